@@ -1,0 +1,1 @@
+"""One node: sensors, intake of the ranks' records, journal, publisher."""

@@ -1,0 +1,1 @@
+"""Starts jobs and turns what happens to them into events."""

@@ -1,0 +1,1 @@
+"""What loads inside a training process. Standard library only; never blocks, never raises into user code."""

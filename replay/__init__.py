@@ -1,0 +1,1 @@
+"""How events are kept and told: session files, import, export, reports."""

@@ -1,0 +1,1 @@
+"""Tables, plots and JSON made from the folded state of a session."""

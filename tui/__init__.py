@@ -1,0 +1,1 @@
+"""The Textual app and the distmon command line: draws the state; owns nothing else."""

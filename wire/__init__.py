@@ -1,0 +1,1 @@
+"""How events travel: ZeroMQ sockets, framing, gap detection."""
