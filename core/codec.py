@@ -1,0 +1,78 @@
+"""Events to bytes and back: msgpack for the wire, JSON for session files, one schema for both."""
+
+from __future__ import annotations
+
+import msgspec
+
+from distmon.core.events import AnyEvent
+
+_json_encoder = msgspec.json.Encoder()
+_json_decoder = msgspec.json.Decoder(AnyEvent)
+_msgpack_encoder = msgspec.msgpack.Encoder()
+_msgpack_batch_decoder = msgspec.msgpack.Decoder(list[msgspec.Raw])
+_msgpack_decoder = msgspec.msgpack.Decoder(AnyEvent)
+
+
+class _Tag(msgspec.Struct):
+    kind: str
+
+
+_json_tag = msgspec.json.Decoder(_Tag)
+_msgpack_tag = msgspec.msgpack.Decoder(_Tag)
+KNOWN_KINDS = frozenset(str(member.__struct_config__.tag) for member in AnyEvent.__args__)
+
+
+class BadEvent(Exception):
+    """Bytes that are no event of this format."""
+
+
+class UnknownKind(BadEvent):
+    """An event of a kind that this version does not know; to be skipped and counted."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(f"unknown kind of event {kind!r}")
+        self.kind = kind
+
+
+def encode_json(event: AnyEvent) -> bytes:
+    """One line of a session file, without the line end."""
+    return _json_encoder.encode(event)
+
+
+def decode_json(line: bytes) -> AnyEvent:
+    """Raises UnknownKind for a well-formed event of a later version, BadEvent for anything else."""
+    try:
+        return _json_decoder.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _classify(_json_tag, line, error) from None
+
+
+def encode_batch(events: list[AnyEvent]) -> bytes:
+    """The body of a wire frame."""
+    return _msgpack_encoder.encode(events)
+
+
+def decode_batch(body: bytes) -> tuple[list[AnyEvent], list[BadEvent]]:
+    """The events of a wire frame, and what in it could not be read. Raises BadEvent if the frame itself is no batch."""
+    try:
+        raws = _msgpack_batch_decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadEvent(str(error)) from None
+    events: list[AnyEvent] = []
+    bad: list[BadEvent] = []
+    for raw in raws:
+        try:
+            events.append(_msgpack_decoder.decode(raw))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            bad.append(_classify(_msgpack_tag, raw, error))
+    return events, bad
+
+
+def _classify(
+    tag_decoder: msgspec.json.Decoder[_Tag] | msgspec.msgpack.Decoder[_Tag], data: bytes | msgspec.Raw, error: Exception
+) -> BadEvent:
+    try:
+        kind = tag_decoder.decode(data).kind
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return BadEvent(str(error))
+    return BadEvent(str(error)) if kind in KNOWN_KINDS else UnknownKind(kind)

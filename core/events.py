@@ -1,0 +1,450 @@
+"""Everything that can happen, as typed, immutable events: the one schema for the wire and for session files.
+
+Times are seconds since the Unix epoch on the sender's steady clock: the wall clock read once, advanced by CLOCK_MONOTONIC,
+so that a step of the wall clock never reorders events. A value that could not be measured is None, never 0.
+
+Compatibility: a new kind or a new optional field raises FORMAT_MINOR; anything else raises FORMAT_MAJOR.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+FORMAT_MAJOR = 1
+FORMAT_MINOR = 0
+
+
+def _kind(class_name: str) -> str:
+    """StepsRecorded -> steps_recorded."""
+    return "".join("_" + c.lower() if c.isupper() else c for c in class_name).lstrip("_")
+
+
+class Event(Struct, frozen=True, kw_only=True, tag_field="kind", tag=_kind, omit_defaults=True):
+    """What all events carry. `stream` and `seq` name the event within its sender's boot, so that loss can be seen."""
+
+    at: float
+    stream: str = ""
+    seq: int = 0
+
+
+class Part(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A value inside an event."""
+
+
+# --- the session and the job ----------------------------------------------------------------------------------------
+
+
+class SessionStarted(Event):
+    """The first event of every session, and the first line of every session file."""
+
+    session_id: str
+    distmon_version: str
+    format: tuple[int, int] = (FORMAT_MAJOR, FORMAT_MINOR)
+    origin: str = "live"
+    """Where the events come from: live, or the kind of file that they were imported from."""
+
+
+class SessionEnded(Event):
+    """The recorder closed the session in good order; a session without it is incomplete."""
+
+
+class JobStarted(Event):
+    job: str
+    command: list[str]
+    np: int
+    min_np: int | None = None
+    max_np: int | None = None
+    backend: str = "horovod"
+    hosts: str = ""
+    network_interface: str = ""
+    cwd: str = ""
+    python: str = ""
+    """The training's interpreter, which need not be distmon's."""
+    environment: dict[str, str] = {}
+    """Versions of what the training uses; never the process environment."""
+
+
+LaunchStage = Literal[
+    "resolving", "checking_hosts", "starting_agents", "starting_driver", "waiting_for_slots", "rendezvous", "first_step"
+]
+
+
+class LaunchProgressed(Event):
+    """What the launch is waiting for now, and until when (`deadline`, seconds since the epoch)."""
+
+    stage: LaunchStage
+    detail: str = ""
+    deadline: float | None = None
+
+
+class RankPlace(Part):
+    rank: int
+    host: str
+    local_rank: int
+
+
+class RanksAssigned(Event):
+    """A rendezvous round gave out ranks. `generation` counts rounds from 0."""
+
+    generation: int
+    world_size: int
+    places: list[RankPlace]
+
+
+class WorkerStarted(Event):
+    """The launcher started a worker's process. `rank` is the rank at that moment; it may change after an elastic reset."""
+
+    host: str
+    local_rank: int
+    rank: int
+    generation: int = 0
+    pid: int | None = None
+
+
+class WorkerExited(Event):
+    host: str
+    local_rank: int
+    rank: int
+    exit_code: int
+    """As a shell gives it: 128+n for signal n."""
+    signal: str = ""
+    expected: bool = False
+    """True when the launcher ended it or had taken its slot away, so that it is no failure."""
+
+
+class OutputWritten(Event):
+    """Lines that one rank wrote, in order, without line ends."""
+
+    rank: int
+    host: str
+    local_rank: int
+    output: Literal["stdout", "stderr"]
+    lines: list[str]
+    dropped: int = 0
+    """Lines lost before these because the reader could not keep up."""
+
+
+class Failure(Part):
+    """The first death of a job; ranks that died of it are not listed here."""
+
+    rank: int | None
+    host: str
+    signal: str = ""
+    exit_code: int | None = None
+    last_lines: list[str] = []
+
+
+class JobEnded(Event):
+    exit_code: int
+    reason: Literal["finished", "failed", "stopped", "lost"] = "finished"
+    failure: Failure | None = None
+    detail: str = ""
+
+
+class NoticeGiven(Event):
+    """Something that distmon has to say about itself or the job, in one line."""
+
+    severity: Literal["info", "warning", "error"]
+    text: str
+    source: str = ""
+
+
+class ActionTaken(Event):
+    """An operator acted on the job from a viewer."""
+
+    action: str
+    detail: str = ""
+
+
+class MarkSet(Event):
+    """The training script (or its user) named a moment."""
+
+    text: str
+    rank: int | None = None
+    step: int | None = None
+
+
+# --- elastic membership ---------------------------------------------------------------------------------------------
+
+ElasticKind = Literal[
+    "host_joined", "host_left", "host_failed", "host_blacklisted", "rendezvous", "worker_started", "worker_exited", "resumed"
+]
+
+
+class MembershipChanged(Event):
+    """A change of who takes part, as Horovod's own driver saw it."""
+
+    change: ElasticKind
+    host: str = ""
+    rank: int | None = None
+    slots: int | None = None
+    detail: str = ""
+
+
+# --- workers: what the probe saw ------------------------------------------------------------------------------------
+
+
+class WorkerIdentified(Event):
+    """A worker came out of (re)initialisation and knows its rank. `worker` is unique within the session."""
+
+    worker: str
+    node: str
+    host: str
+    pid: int
+    rank: int
+    size: int
+    local_rank: int
+    generation: int = 0
+    framework: str = ""
+    framework_version: str = ""
+    horovod_version: str = ""
+    script: str = ""
+    visible_devices: str | None = None
+
+
+class StepsRecorded(Event):
+    """Consecutive steps of one worker, in columns of equal length.
+
+    A step runs from the end of the previous optimizer step to the end of its own; `origin` is the start of the first one and
+    `start_ns` counts from it. A phase that was not seen is None, for one step or for all. Phases not listed are the rest.
+    """
+
+    node: str
+    worker: str
+    rank: int
+    generation: int
+    first_step: int
+    origin: float
+    start_ns: list[int]
+    duration_ns: list[int]
+    input_wait_ns: list[int | None] | None = None
+    compute_ns: list[int | None] | None = None
+    exposed_communication_ns: list[int | None] | None = None
+    optimizer_ns: list[int | None] | None = None
+    samples: list[int | None] | None = None
+    micro_batches: list[int] | None = None
+    epoch: int | None = None
+
+
+class SpanRecorded(Event):
+    """Time of a worker outside steps: `span` is initialisation, rendezvous, sync, evaluation, checkpoint, teardown ..."""
+
+    node: str
+    worker: str
+    rank: int
+    span: str
+    started: float
+    duration_s: float
+    name: str = ""
+
+
+class MetricsLogged(Event):
+    worker: str
+    rank: int
+    values: dict[str, float]
+    step: int | None = None
+    epoch: int | None = None
+
+
+class ModelDescribed(Event):
+    """What is trained and reduced, from the optimizer's own lists."""
+
+    worker: str
+    rank: int
+    parameters: int | None = None
+    gradient_bytes: int | None = None
+    tensors: int | None = None
+    backward_passes_per_step: int = 1
+    optimizer: str = ""
+
+
+class ProgressDeclared(Event):
+    """How long the training will be, where the framework knows it."""
+
+    worker: str
+    rank: int
+    epochs: int | None = None
+    steps_per_epoch: int | None = None
+
+
+class EpochStarted(Event):
+    worker: str
+    rank: int
+    epoch: int
+
+
+class PhaseUnseen(Event):
+    """A field of this worker's steps cannot be measured, and why."""
+
+    worker: str
+    rank: int
+    field: str
+    reason: str
+
+
+# --- nodes: what the agent saw --------------------------------------------------------------------------------------
+
+
+class NodeJoined(Event):
+    node: str
+    host: str
+    boot: str = ""
+    cores: int | None = None
+    memory_bytes: int | None = None
+    machine: str = ""
+    system: str = ""
+    agent_version: str = ""
+    gpus: list[str] = []
+
+
+class NodeLeft(Event):
+    """An agent said goodbye."""
+
+    node: str
+    reason: str = ""
+
+
+class NetworkRate(Part):
+    name: str
+    received_bytes_per_s: float | None
+    sent_bytes_per_s: float | None
+    used_by_training: bool = False
+
+
+class DiskRate(Part):
+    name: str
+    read_bytes_per_s: float | None
+    written_bytes_per_s: float | None
+    busy_percent: float | None = None
+
+
+class PowerRail(Part):
+    """One power reading. `within` names the rail that already holds this one, so that totals never count it twice."""
+
+    name: str
+    watts: float | None
+    source: str
+    energy_j: float | None = None
+    """Joules since the last sample, from a counter where there is one."""
+    within: str = ""
+
+
+class Temperature(Part):
+    name: str
+    celsius: float
+
+
+class GpuReading(Part):
+    index: int
+    uuid: str = ""
+    name: str = ""
+    state: str = "ok"
+    utilization_percent: float | None = None
+    memory_used_bytes: int | None = None
+    memory_total_bytes: int | None = None
+    power_w: float | None = None
+    power_limit_w: float | None = None
+    energy_j: float | None = None
+    temperature_c: float | None = None
+    sm_clock_mhz: float | None = None
+    memory_clock_mhz: float | None = None
+    fan_percent: float | None = None
+    throttle: list[str] = []
+    ranks: list[int] = []
+    unavailable: dict[str, str] = {}
+
+
+class ProcessReading(Part):
+    """One rank's process."""
+
+    pid: int
+    rank: int | None
+    cpu_percent: float | None
+    memory_bytes: int | None
+    threads: int | None = None
+
+
+class NodeSampled(Event):
+    """One reading of a node. Rates are over `interval_s`; percentages of one core are 0-100, of the node likewise."""
+
+    node: str
+    interval_s: float
+    cpu_percent: float | None = None
+    cores_percent: list[float | None] = []
+    load_1m: float | None = None
+    memory_used_bytes: int | None = None
+    memory_total_bytes: int | None = None
+    swap_used_bytes: int | None = None
+    networks: list[NetworkRate] = []
+    disks: list[DiskRate] = []
+    power: list[PowerRail] = []
+    temperatures: list[Temperature] = []
+    gpus: list[GpuReading] = []
+    processes: list[ProcessReading] = []
+    unavailable: dict[str, str] = {}
+    """Field name -> why it has no value."""
+    age_s: dict[str, float] = {}
+    """Field name -> seconds since it was read, where that was not just now."""
+
+
+class ClockStepped(Event):
+    """The wall clock of a node was set: by how much it moved against the steady clock."""
+
+    node: str
+    by_s: float
+
+
+class ClockOffsetEstimated(Event):
+    """Add `offset_s` to a node's times to get the viewer's; the true value lies within half of `round_trip_s`."""
+
+    node: str
+    offset_s: float
+    round_trip_s: float
+
+
+class GapFound(Event):
+    """Records that were made and will not arrive."""
+
+    node: str
+    started: float
+    ended: float
+    lost_records: int
+    cause: str = ""
+
+
+class Ticked(Event):
+    """The viewer's clock: time passes for the state only by events like this one."""
+
+
+AnyEvent = (
+    SessionStarted
+    | SessionEnded
+    | JobStarted
+    | LaunchProgressed
+    | RanksAssigned
+    | WorkerStarted
+    | WorkerExited
+    | OutputWritten
+    | JobEnded
+    | NoticeGiven
+    | ActionTaken
+    | MarkSet
+    | MembershipChanged
+    | WorkerIdentified
+    | StepsRecorded
+    | SpanRecorded
+    | MetricsLogged
+    | ModelDescribed
+    | ProgressDeclared
+    | EpochStarted
+    | PhaseUnseen
+    | NodeJoined
+    | NodeLeft
+    | NodeSampled
+    | ClockStepped
+    | ClockOffsetEstimated
+    | GapFound
+    | Ticked
+)
