@@ -1,0 +1,409 @@
+"""The ring file: how a training process hands its timings over without waiting for anybody.
+
+One file per worker process, `<pid>-<start ticks>.ring`, in a private directory that the agent made. The trainer maps
+it and stores fixed-size records; the agent copies them with `pread`. Nobody locks, wakes or waits for anybody, and
+records survive `kill -9` of either side. What the writer overtook is counted exactly, what is torn is never believed.
+
+Layout, little endian: a header page (HEADER, then `head` = records ever written, then the closing time), then
+`capacity` slots of `record_size` bytes: crc32 of the body, then the body (sequence number, kind, payload length,
+payload). A text longer than a slot takes consecutive slots, all but the last with the bit MORE in `kind`.
+
+The trainer's Python may be old: standard library only, syntax of Python 3.6.
+"""
+
+import json
+import mmap
+import os
+import socket
+import stat
+import struct
+import threading
+import time
+import zlib
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
+
+MAGIC = b"DMONRING"
+LAYOUT_VERSION = 1
+SUFFIX = ".ring"
+HEADER_SIZE = 4096
+DEFAULT_RECORDS = 16384
+DEFAULT_RECORD_SIZE = 128
+MESSAGE_LIMIT = 32768
+"""Longest message or span in bytes; longer ones are refused by the writer."""
+
+STEP = 1
+SPAN = 2
+MESSAGE = 3
+MORE = 0x8000
+UNSEEN = -1
+
+_HEADER = struct.Struct("<8sHHIIIQQQ64s40s")
+_HEAD_AT = 512
+_CLOSED_AT = 520
+_U64 = struct.Struct("<Q")
+_CRC = struct.Struct("<I")
+_BODY = struct.Struct("<QHH")
+_STEP = struct.Struct("<qiiqqqqqqiH")
+_STEP_BODY = struct.Struct(_BODY.format + _STEP.format[1:])
+_STEP_SLOT = struct.Struct(f"<I{_STEP_BODY.size}s")
+_SPAN = struct.Struct("<qq")
+_SLOT_HEAD = _CRC.size + _BODY.size
+_MIN_RECORD_SIZE = _SLOT_HEAD + _STEP.size
+
+if hasattr(time, "monotonic_ns"):
+    monotonic_ns = time.monotonic_ns
+    wall_ns = time.time_ns
+else:  # Python 3.6
+
+    def monotonic_ns() -> int:
+        """CLOCK_MONOTONIC in nanoseconds."""
+        return int(time.monotonic() * 1e9)
+
+    def wall_ns() -> int:
+        """Wall clock in nanoseconds since 1970."""
+        return int(time.time() * 1e9)
+
+
+class RingError(Exception):
+    """The ring cannot be made or read; the text is one line for people."""
+
+
+class Header(NamedTuple):
+    """Who writes the ring, and a pair of clock readings taken together when it was made."""
+
+    version: int
+    record_size: int
+    capacity: int
+    pid: int
+    start_ticks: int
+    """Start of the process in clock ticks since boot: with `pid` it names one process."""
+    monotonic_ns: int
+    wall_ns: int
+    host: str
+    boot_id: str
+
+
+class Step(NamedTuple):
+    """One optimizer step. Times are CLOCK_MONOTONIC nanoseconds; None is "could not be seen", never zero."""
+
+    step: int
+    """Counts from 0 since the last `init` of this worker, so it is the step within its generation."""
+    generation: int
+    epoch: int
+    """-1 where no epoch is known."""
+    start_ns: int
+    duration_ns: int
+    input_wait_ns: Optional[int]
+    compute_ns: Optional[int]
+    exposed_communication_ns: Optional[int]
+    optimizer_ns: Optional[int]
+    samples: Optional[int]
+    micro_batches: int
+
+
+class Span(NamedTuple):
+    """A stretch of time that is no step: initialisation, rendezvous, evaluation, checkpoint and so on."""
+
+    kind: str
+    start_ns: int
+    duration_ns: int
+    name: str
+
+
+class Message(NamedTuple):
+    """What is said in words: a JSON object whose "type" tells what it holds (identity, metrics, model ...)."""
+
+    fields: Dict[str, Any]
+
+
+Record = Union[Step, Span, Message]
+
+
+def boot_id() -> str:
+    """The kernel's id of this boot, or an empty text where there is none."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:  # noqa: PTH123
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def process_start_ticks(pid: int) -> int:
+    """Start of process `pid` in clock ticks since boot. Raises OSError if there is no such process."""
+    with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
+        line = file.read()
+    return int(line[line.rindex(b")") + 2 :].split()[19])
+
+
+class RingWriter:
+    """The trainer's end. Made by `RingWriter.create`; every method is quick and never waits for the reader."""
+
+    def __init__(self, path: str, memory: mmap.mmap, header: Header) -> None:
+        self.path = path
+        self.header = header
+        self._memory = memory
+        self._next = 0
+        # Re-entrant, because a signal handler of the user's may write while this thread is in here.
+        self._lock = threading.RLock()
+        self._record_size = header.record_size
+        self._capacity = header.capacity
+
+    @classmethod
+    def create(
+        cls, directory: str, capacity: int = DEFAULT_RECORDS, record_size: int = DEFAULT_RECORD_SIZE, host: str = ""
+    ) -> "RingWriter":
+        """Make this process's ring in `directory`, which must be private to this user. Raises RingError."""
+        if record_size < _MIN_RECORD_SIZE or record_size > 4096 or capacity < 16 or capacity > 2**22:
+            raise RingError(f"a ring of {capacity} records of {record_size} bytes is out of bounds")
+        pid = os.getpid()
+        ticks, host = process_start_ticks(pid), host or socket.gethostname()
+        clocks = monotonic_ns(), wall_ns()
+        header = Header(LAYOUT_VERSION, record_size, capacity, pid, ticks, *clocks, host, boot_id())
+        directory_fd = _open_private_directory(directory)
+        try:
+            name, memory = _map_new_file(directory_fd, header)
+        except OSError as error:
+            raise RingError(f"cannot make a ring in {directory}: {error.strerror}") from None
+        finally:
+            os.close(directory_fd)
+        return cls(os.path.join(directory, name), memory, header)  # noqa: PTH118
+
+    def step(self, numbers: Tuple[int, ...]) -> None:
+        """Record one step: the fields of `Step` in their order, UNSEEN for what could not be seen."""
+        with self._lock:
+            sequence = self._next
+            self._next = sequence + 1
+            body = _STEP_BODY.pack(sequence, STEP, _STEP.size, *numbers)
+            memory = self._memory
+            offset = HEADER_SIZE + sequence % self._capacity * self._record_size
+            _STEP_SLOT.pack_into(memory, offset, zlib.crc32(body), body)
+            _U64.pack_into(memory, _HEAD_AT, sequence + 1)
+
+    def span(self, kind: str, start_ns: int, duration_ns: int, name: str = "") -> None:
+        """Record a stretch of time that is no step."""
+        self._chunks(SPAN, _SPAN.pack(start_ns, duration_ns) + f"{kind}\n{name}".encode("utf-8", "replace"))
+
+    def message(self, fields: Dict[str, Any]) -> None:
+        """Record a JSON object. Raises ValueError or TypeError if it is none, or too long."""
+        self._chunks(MESSAGE, json.dumps(fields, separators=(",", ":")).encode())
+
+    def close(self) -> None:
+        """Say that nothing more comes. The file stays for the reader, who removes it."""
+        with self._lock:
+            _U64.pack_into(self._memory, _CLOSED_AT, monotonic_ns())
+
+    def _chunks(self, kind: int, payload: bytes) -> None:
+        if len(payload) > MESSAGE_LIMIT:
+            raise ValueError(f"a message of {len(payload)} bytes is longer than {MESSAGE_LIMIT}")
+        room = self._record_size - _SLOT_HEAD
+        with self._lock:
+            for at in range(0, len(payload), room):
+                self._store(kind | MORE if at + room < len(payload) else kind, payload[at : at + room])
+
+    def _store(self, kind: int, payload: bytes) -> None:
+        sequence = self._next
+        self._next = sequence + 1
+        body = _BODY.pack(sequence, kind, len(payload)) + payload
+        offset = HEADER_SIZE + sequence % self._capacity * self._record_size
+        self._memory[offset : offset + _CRC.size + len(body)] = _CRC.pack(zlib.crc32(body)) + body
+        _U64.pack_into(self._memory, _HEAD_AT, sequence + 1)
+
+
+def _open_private_directory(directory: str) -> int:
+    """Descriptor of a directory that only this user can enter. Raises RingError."""
+    try:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise RingError(f"cannot open the ring directory {directory}: {error.strerror}") from None
+    found = os.fstat(descriptor)
+    if found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        os.close(descriptor)
+        raise RingError(f"the ring directory {directory} is not private to this user (mode 0700)")
+    return descriptor
+
+
+def _map_new_file(directory_fd: int, header: Header) -> Tuple[str, mmap.mmap]:
+    """Create, reserve, map and name the file; it gets its name only when its header is complete."""
+    name = _free_name(directory_fd, f"{header.pid}-{header.start_ticks}")
+    making = name + ".new"
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(making, flags, 0o600, dir_fd=directory_fd)
+    try:
+        size = HEADER_SIZE + header.capacity * header.record_size
+        # A hole in a full tmpfs would be a SIGBUS in the trainer later: reserve every page now.
+        os.posix_fallocate(descriptor, 0, size)
+        memory = mmap.mmap(descriptor, size)
+        host, boot = header.host.encode("utf-8", "replace")[:64], header.boot_id.encode("ascii", "replace")[:40]
+        _HEADER.pack_into(memory, 0, MAGIC, header.version, HEADER_SIZE, *header[1:7], host, boot)
+        os.rename(making, name, src_dir_fd=directory_fd, dst_dir_fd=directory_fd)
+    except OSError:
+        os.unlink(making, dir_fd=directory_fd)
+        raise
+    finally:
+        os.close(descriptor)
+    return name, memory
+
+
+def _free_name(directory_fd: int, stem: str) -> str:
+    """`<stem>.ring`, or with a number where it exists: a process that replaced itself by exec keeps pid and start."""
+    for number in range(64):
+        name = stem + (f".{number}" if number else "") + SUFFIX
+        try:
+            os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return name
+    raise RingError("this process has made too many rings")
+
+
+class RingReader:
+    """The agent's end: copies what is new since the last `read`, believes only whole records, counts the rest."""
+
+    def __init__(self, path: str) -> None:
+        """Open the ring at `path`. Raises RingError if it is no ring of this layout, or not this user's file."""
+        self.path = path
+        self.lost = 0
+        """Records that the writer overtook before they were read."""
+        self.torn = 0
+        """Records left half-written, or that did not decode."""
+        try:
+            self._fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError as error:
+            raise RingError(f"cannot open the ring {path}: {error.strerror}") from None
+        try:
+            self.header = _read_header(self._fd, path)
+        except RingError:
+            os.close(self._fd)
+            raise
+        self._cursor = 0
+        self._doubtful = -1
+        self._parts: List[bytes] = []
+
+    @property
+    def closed_ns(self) -> Optional[int]:
+        """When the writer said that nothing more comes (CLOCK_MONOTONIC), or None."""
+        return self._number(_CLOSED_AT) or None
+
+    def read(self) -> List[Record]:
+        """All whole records since the last call, oldest first."""
+        records: List[Record] = []
+        for kind, payload in self._slots():
+            record = self._assemble(kind, payload)
+            if record is not None:
+                records.append(record)
+        return records
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _number(self, at: int) -> int:
+        data = os.pread(self._fd, _U64.size, at)
+        return int(_U64.unpack(data)[0]) if len(data) == _U64.size else 0
+
+    def _slots(self) -> Iterator[Tuple[int, bytes]]:
+        """Kind and payload of each whole slot from the cursor on; stops before one that is still being written."""
+        capacity = self.header.capacity
+        head = self._number(_HEAD_AT)
+        self._skip_to(head - capacity)
+        copied = self._copy(self._cursor, head)
+        # The slot of record `head` may already be in the writer's hands, and with it the one a lap before.
+        safe = self._number(_HEAD_AT) - capacity + 1
+        size = self.header.record_size
+        for at in range(0, len(copied), size):
+            slot = _check_slot(copied[at : at + size], self._cursor)
+            if slot is None and self._cursor >= safe and self._doubtful != self._cursor:
+                # Stores may be seen out of order on ARM: give it until the next read before calling it torn.
+                self._doubtful = self._cursor
+                return
+            if slot is None:
+                self._count_bad(overtaken=self._cursor < safe)
+            self._cursor += 1
+            if slot is not None:
+                yield slot
+
+    def _skip_to(self, oldest: int) -> None:
+        if self._cursor < oldest:
+            self.lost += oldest - self._cursor + len(self._parts)
+            self._parts = []
+            self._cursor = oldest
+
+    def _count_bad(self, overtaken: bool) -> None:
+        if overtaken:
+            self.lost += 1 + len(self._parts)
+        else:
+            self.torn += 1
+        self._parts = []
+
+    def _copy(self, first: int, end: int) -> bytes:
+        """Bytes of the slots [first, end), in order, out of the ring."""
+        size, capacity = self.header.record_size, self.header.capacity
+        if end <= first:
+            return b""
+        begin, stop = first % capacity, end % capacity
+        if begin < stop:
+            return os.pread(self._fd, (stop - begin) * size, HEADER_SIZE + begin * size)
+        tail = os.pread(self._fd, (capacity - begin) * size, HEADER_SIZE + begin * size)
+        return tail + os.pread(self._fd, stop * size, HEADER_SIZE)
+
+    def _assemble(self, kind: int, payload: bytes) -> Optional[Record]:
+        if kind & MORE:
+            self._parts.append(payload)
+            return None
+        if self._parts:
+            payload = b"".join(self._parts) + payload
+            self._parts = []
+        try:
+            return _decode(kind, payload)
+        except (ValueError, struct.error, RecursionError):
+            self.torn += 1
+            return None
+
+
+def _read_header(descriptor: int, path: str) -> Header:
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+        raise RingError(f"{path} is not a ring of this user")
+    data = os.pread(descriptor, _HEADER.size, 0)
+    if len(data) < _HEADER.size or data[:8] != MAGIC:
+        raise RingError(f"{path} is not a ring file")
+    _, version, size, *numbers, host, boot = _HEADER.unpack(data)
+    record_size, capacity = numbers[:2]
+    if version != LAYOUT_VERSION or size != HEADER_SIZE:
+        raise RingError(f"{path} has ring layout {version}; this distmon reads {LAYOUT_VERSION}")
+    if record_size < _MIN_RECORD_SIZE or capacity < 1 or found.st_size != HEADER_SIZE + capacity * record_size:
+        raise RingError(f"{path} is not as long as its header says")
+    texts = (text.rstrip(b"\0").decode("utf-8", "replace") for text in (host, boot))
+    return Header._make((version, *numbers, *texts))
+
+
+def _check_slot(slot: bytes, sequence: int) -> Optional[Tuple[int, bytes]]:
+    """Kind and payload if the slot is whole and holds record `sequence`."""
+    if len(slot) < _SLOT_HEAD:
+        return None
+    found, kind, length = _BODY.unpack_from(slot, _CRC.size)
+    end = _SLOT_HEAD + length
+    if found != sequence or end > len(slot) or zlib.crc32(slot[_CRC.size : end]) != _CRC.unpack_from(slot)[0]:
+        return None
+    return kind, slot[_SLOT_HEAD:end]
+
+
+def _decode(kind: int, payload: bytes) -> Record:
+    """The typed record of a whole payload. Raises ValueError or struct.error if it is none."""
+    if kind == STEP:
+        numbers = _STEP.unpack(payload)
+        return Step._make(numbers[:5] + tuple(map(_seen, numbers[5:10])) + numbers[10:])
+    if kind == SPAN:
+        start, duration = _SPAN.unpack_from(payload)
+        name, _, rest = payload[_SPAN.size :].decode("utf-8", "replace").partition("\n")
+        return Span(name, start, duration, rest)
+    if kind == MESSAGE:
+        fields = json.loads(payload.decode("utf-8", "replace"))
+        if isinstance(fields, dict):
+            return Message(fields)
+    raise ValueError(f"record of unknown kind {kind}")
+
+
+def _seen(value: int) -> Optional[int]:
+    return None if value == UNSEEN else value
