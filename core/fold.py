@@ -1,0 +1,305 @@
+"""The one door into the state: `apply(state, event)`.
+
+Events of one source come in order. Those of different sources (ranks, nodes, the launcher) may come in any interleaving; sums,
+series and places do not depend on it, only the order of lines in the log does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from distmon.core import events as ev
+from distmon.core.state import GpuMeans, LogEntry, NodeState, OutputLine, RailEnergy, RankState, SessionState, Severity, Span
+from distmon.core.steps import PHASES, Bins, Generation
+
+_Handler = Callable[[SessionState, Any], None]
+
+
+def apply(state: SessionState, event: ev.AnyEvent) -> None:
+    """Changes the state by what happened."""
+    state.events += 1
+    state.now = max(state.now, event.at)
+    handler = _HANDLERS.get(type(event))
+    if handler is not None:
+        handler(state, event)
+
+
+def count_unknown(state: SessionState, kind: str) -> None:
+    """An event of a later version went by: skipped, and counted."""
+    state.unknown_kinds[kind] += 1
+
+
+def _session_started(state: SessionState, event: ev.SessionStarted) -> None:
+    state.session_id = event.session_id
+    state.started = event.at
+    state.distmon_version = event.distmon_version
+    state.origin = event.origin
+
+
+def _session_ended(state: SessionState, event: ev.SessionEnded) -> None:
+    state.complete = True
+
+
+def _job_started(state: SessionState, event: ev.JobStarted) -> None:
+    state.job.started = event
+    if state.job.status == "idle":
+        state.job.status = "launching"
+    _say(state, event.at, "info", f"job started: {' '.join(event.command)}")
+
+
+def _launch_progressed(state: SessionState, event: ev.LaunchProgressed) -> None:
+    state.job.stage = event.stage
+    state.job.stage_detail = event.detail
+    state.job.stage_deadline = event.deadline
+    if event.detail:
+        _say(state, event.at, "info", event.detail)
+
+
+def _ranks_assigned(state: SessionState, event: ev.RanksAssigned) -> None:
+    _generation(state, event.generation).world_size = event.world_size
+    for place in event.places:
+        rank = _rank(state, place.rank)
+        rank.host, rank.local_rank = place.host, place.local_rank
+    _say(state, event.at, "info", f"rendezvous {event.generation}: {event.world_size} ranks")
+
+
+def _worker_started(state: SessionState, event: ev.WorkerStarted) -> None:
+    rank = _rank(state, event.rank)
+    rank.host, rank.local_rank, rank.pid = event.host, event.local_rank, event.pid
+    rank.started_at, rank.exited_at, rank.exit_code, rank.signal = event.at, None, None, ""
+    if state.job.first_worker_at is None or event.at < state.job.first_worker_at:
+        state.job.first_worker_at = event.at
+
+
+def _worker_exited(state: SessionState, event: ev.WorkerExited) -> None:
+    rank = _rank(state, event.rank)
+    rank.exit_code, rank.signal, rank.exited_at = event.exit_code, event.signal, event.at
+    if event.exit_code == 0 or event.expected:
+        _say(state, event.at, "info", f"rank {event.rank} ended", event.rank, event.host)
+    else:
+        cause = event.signal or f"exit code {event.exit_code}"
+        _say(state, event.at, "error", f"rank {event.rank} died: {cause}", event.rank, event.host)
+
+
+def _output_written(state: SessionState, event: ev.OutputWritten) -> None:
+    state.output_lines += len(event.lines)
+    state.output_dropped += event.dropped
+    state.output.extend(OutputLine(event.at, event.rank, event.host, event.output, line) for line in event.lines)
+
+
+def _job_ended(state: SessionState, event: ev.JobEnded) -> None:
+    job = state.job
+    job.status, job.ended_at, job.exit_code = "ended", event.at, event.exit_code
+    job.end_reason, job.end_detail, job.failure = event.reason, event.detail, event.failure
+    severity: Severity = "info" if event.exit_code == 0 else "error"
+    _say(state, event.at, severity, f"job {event.reason}, exit code {event.exit_code}{': ' * bool(event.detail)}{event.detail}")
+
+
+def _notice_given(state: SessionState, event: ev.NoticeGiven) -> None:
+    _say(state, event.at, event.severity, event.text, None, event.source)
+
+
+def _action_taken(state: SessionState, event: ev.ActionTaken) -> None:
+    _say(state, event.at, "info", f"{event.action} {event.detail}".rstrip())
+
+
+def _mark_set(state: SessionState, event: ev.MarkSet) -> None:
+    _say(state, event.at, "info", f"mark: {event.text}", event.rank)
+
+
+def _membership_changed(state: SessionState, event: ev.MembershipChanged) -> None:
+    state.membership.append(event)
+    severity: Severity = "warning" if event.change in ("host_failed", "host_blacklisted", "host_left") else "info"
+    _say(state, event.at, severity, f"{event.change.replace('_', ' ')} {event.host} {event.detail}".rstrip(), event.rank, event.host)
+
+
+def _worker_identified(state: SessionState, event: ev.WorkerIdentified) -> None:
+    rank = _rank(state, event.rank)
+    rank.identity, rank.host, rank.local_rank, rank.pid = event, event.host, event.local_rank, event.pid
+    generation = _generation(state, event.generation)
+    generation.world_size = generation.world_size or event.size
+    _node(state, event.node).last_heard = state.now
+
+
+def _steps_recorded(state: SessionState, event: ev.StepsRecorded) -> None:
+    if not event.duration_ns:
+        return
+    rank_steps = _generation(state, event.generation).add(event)
+    _rank(state, event.rank).epoch = rank_steps.epoch
+    if state.job.status != "ended":
+        state.job.status = "running"
+    _node(state, event.node).last_heard = state.now
+    _add_to_history(state, event)
+
+
+def _add_to_history(state: SessionState, event: ev.StepsRecorded) -> None:
+    start = int(state.started if state.started is not None else event.origin)
+    if state.samples_history is None or state.steps_history is None:
+        state.samples_history, state.steps_history = Bins(start), Bins(start)
+        state.phase_history = {name: Bins(start) for name in (*PHASES, "rest", "step")}
+    samples, steps = state.samples_history.spread, state.steps_history.spread
+    counts = event.samples or [None] * len(event.duration_ns)
+    for offset, duration, count in zip(event.start_ns, event.duration_ns, counts, strict=True):
+        begin = event.origin + offset / 1e9
+        end = begin + duration / 1e9
+        steps(begin, end, 1.0)
+        if count is not None:
+            samples(begin, end, count)
+    first, last = event.origin, event.origin + (event.start_ns[-1] + event.duration_ns[-1]) / 1e9
+    rest = whole = sum(event.duration_ns) / 1e9
+    for name in PHASES:
+        seconds = sum(v for v in getattr(event, name + "_ns") or () if v is not None) / 1e9
+        rest -= seconds
+        state.phase_history[name].spread(first, last, seconds)
+    state.phase_history["rest"].spread(first, last, rest)
+    state.phase_history["step"].spread(first, last, whole)
+
+
+def _span_recorded(state: SessionState, event: ev.SpanRecorded) -> None:
+    _rank(state, event.rank).span_totals[event.span] += event.duration_s  # type: ignore[assignment]
+    state.spans.append(Span(event.span, event.rank, event.started, event.duration_s, event.name))
+    if event.rank == 0 and event.span in ("evaluation", "checkpoint"):
+        _say(state, event.started, "info", f"{event.span} {event.name} took {event.duration_s:.2f} s".replace("  ", " "), 0)
+
+
+def _metrics_logged(state: SessionState, event: ev.MetricsLogged) -> None:
+    _rank(state, event.rank).metrics.update(event.values)
+
+
+def _model_described(state: SessionState, event: ev.ModelDescribed) -> None:
+    _rank(state, event.rank).model = event
+
+
+def _progress_declared(state: SessionState, event: ev.ProgressDeclared) -> None:
+    rank = _rank(state, event.rank)
+    rank.epochs = event.epochs if event.epochs is not None else rank.epochs
+    rank.steps_per_epoch = event.steps_per_epoch if event.steps_per_epoch is not None else rank.steps_per_epoch
+
+
+def _epoch_started(state: SessionState, event: ev.EpochStarted) -> None:
+    _rank(state, event.rank).epoch = event.epoch
+    if event.rank == 0:
+        _say(state, event.at, "info", f"epoch {event.epoch} started", 0)
+
+
+def _phase_unseen(state: SessionState, event: ev.PhaseUnseen) -> None:
+    _rank(state, event.rank).unseen[event.field] = event.reason
+
+
+def _node_joined(state: SessionState, event: ev.NodeJoined) -> None:
+    node = _node(state, event.node)
+    node.joined, node.host, node.left_at, node.left_reason = event, event.host, None, ""
+    node.last_heard = state.now
+    _say(state, event.at, "info", f"node {event.host} joined", None, event.host)
+
+
+def _node_left(state: SessionState, event: ev.NodeLeft) -> None:
+    node = _node(state, event.node)
+    node.left_at, node.left_reason = event.at, event.reason
+    _say(state, event.at, "info", f"node {node.host or event.node} left {event.reason}".rstrip(), None, node.host)
+
+
+def _node_sampled(state: SessionState, event: ev.NodeSampled) -> None:
+    node = _node(state, event.node)
+    node.sample, node.last_heard = event, state.now
+    node.cpu_history.append((event.at, event.cpu_percent))
+    if event.cpu_percent is not None:
+        node.cpu_percent_seconds += event.cpu_percent * event.interval_s
+        node.cpu_seconds += event.interval_s
+    for rail in event.power:
+        total = node.rails.setdefault(rail.name, RailEnergy(within=rail.within))
+        joules = rail.energy_j if rail.energy_j is not None else None if rail.watts is None else rail.watts * event.interval_s
+        if joules is not None:
+            total.joules += joules
+            total.seconds += event.interval_s
+    for gpu in event.gpus:
+        _add_gpu(node.gpus.setdefault(gpu.index, GpuMeans()), gpu, event.interval_s)
+    node.power_history.append((event.at, node_power_w(event)))
+
+
+def _add_gpu(means: GpuMeans, gpu: ev.GpuReading, interval_s: float) -> None:
+    means.name = gpu.name or means.name
+    if gpu.utilization_percent is not None:
+        means.utilization_seconds += gpu.utilization_percent * interval_s
+        means.utilization_s += interval_s
+    joules = gpu.energy_j if gpu.energy_j is not None else None if gpu.power_w is None else gpu.power_w * interval_s
+    if joules is not None:
+        means.joules += joules
+        means.power_s += interval_s
+
+
+def node_power_w(sample: ev.NodeSampled) -> float | None:
+    """Sum of the readings that lie within no other one; None when there is none."""
+    parts = [rail.watts for rail in sample.power if not rail.within] + [gpu.power_w for gpu in sample.gpus]
+    known = [watts for watts in parts if watts is not None]
+    return sum(known) if known else None
+
+
+def _clock_stepped(state: SessionState, event: ev.ClockStepped) -> None:
+    host = _node(state, event.node).host
+    _say(state, event.at, "warning", f"wall clock of {host or event.node} stepped by {event.by_s:+.3f} s", None, host)
+
+
+def _clock_offset_estimated(state: SessionState, event: ev.ClockOffsetEstimated) -> None:
+    node = _node(state, event.node)
+    node.clock_offset_s, node.clock_round_trip_s = event.offset_s, event.round_trip_s
+
+
+def _gap_found(state: SessionState, event: ev.GapFound) -> None:
+    state.gaps.append(event)
+    host = _node(state, event.node).host or event.node
+    _say(state, event.at, "warning", f"{event.lost_records} records of {host} lost: {event.cause or 'unknown cause'}", None, host)
+
+
+def _rank(state: SessionState, rank: int) -> RankState:
+    if (found := state.ranks.get(rank)) is None:
+        found = state.ranks[rank] = RankState(rank)
+    return found
+
+
+def _node(state: SessionState, node: str) -> NodeState:
+    if (found := state.nodes.get(node)) is None:
+        found = state.nodes[node] = NodeState(node)
+    return found
+
+
+def _generation(state: SessionState, number: int) -> Generation:
+    if (found := state.generations.get(number)) is None:
+        found = state.generations[number] = Generation(number)
+    return found
+
+
+def _say(state: SessionState, at: float, severity: Severity, text: str, rank: int | None = None, host: str = "") -> None:
+    state.log.append(LogEntry(at, severity, text, rank, host))
+
+
+_HANDLERS: dict[type, _Handler] = {
+    ev.SessionStarted: _session_started,
+    ev.SessionEnded: _session_ended,
+    ev.JobStarted: _job_started,
+    ev.LaunchProgressed: _launch_progressed,
+    ev.RanksAssigned: _ranks_assigned,
+    ev.WorkerStarted: _worker_started,
+    ev.WorkerExited: _worker_exited,
+    ev.OutputWritten: _output_written,
+    ev.JobEnded: _job_ended,
+    ev.NoticeGiven: _notice_given,
+    ev.ActionTaken: _action_taken,
+    ev.MarkSet: _mark_set,
+    ev.MembershipChanged: _membership_changed,
+    ev.WorkerIdentified: _worker_identified,
+    ev.StepsRecorded: _steps_recorded,
+    ev.SpanRecorded: _span_recorded,
+    ev.MetricsLogged: _metrics_logged,
+    ev.ModelDescribed: _model_described,
+    ev.ProgressDeclared: _progress_declared,
+    ev.EpochStarted: _epoch_started,
+    ev.PhaseUnseen: _phase_unseen,
+    ev.NodeJoined: _node_joined,
+    ev.NodeLeft: _node_left,
+    ev.NodeSampled: _node_sampled,
+    ev.ClockStepped: _clock_stepped,
+    ev.ClockOffsetEstimated: _clock_offset_estimated,
+    ev.GapFound: _gap_found,
+}

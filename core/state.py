@@ -1,0 +1,160 @@
+"""What is known about a session at a moment: mutable, bounded, and changed only by distmon.core.fold.apply."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from typing import Literal
+
+from distmon.core.events import (
+    Failure,
+    GapFound,
+    JobStarted,
+    MembershipChanged,
+    ModelDescribed,
+    NodeJoined,
+    NodeSampled,
+    WorkerIdentified,
+)
+from distmon.core.steps import Bins, Generation
+
+HISTORY = 600
+LOG_LINES = 2_000
+OUTPUT_LINES = 5_000
+SPANS = 2_000
+
+JobStatus = Literal["idle", "launching", "running", "ended"]
+Severity = Literal["info", "warning", "error"]
+
+
+@dataclass(slots=True)
+class JobState:
+    started: JobStarted | None = None
+    status: JobStatus = "idle"
+    stage: str = ""
+    stage_detail: str = ""
+    stage_deadline: float | None = None
+    first_worker_at: float | None = None
+    ended_at: float | None = None
+    exit_code: int | None = None
+    end_reason: str = ""
+    end_detail: str = ""
+    failure: Failure | None = None
+
+
+@dataclass(slots=True)
+class RankState:
+    """The worker that holds a rank now, and what is known of it."""
+
+    rank: int
+    host: str = ""
+    local_rank: int | None = None
+    pid: int | None = None
+    identity: WorkerIdentified | None = None
+    exit_code: int | None = None
+    signal: str = ""
+    started_at: float | None = None
+    exited_at: float | None = None
+    unseen: dict[str, str] = field(default_factory=dict)
+    metrics: dict[str, float] = field(default_factory=dict)
+    model: ModelDescribed | None = None
+    epochs: int | None = None
+    steps_per_epoch: int | None = None
+    epoch: int | None = None
+    span_totals: Counter[str] = field(default_factory=Counter)
+    """Seconds per kind of span, over the session."""
+
+
+@dataclass(slots=True, frozen=True)
+class Span:
+    span: str
+    rank: int
+    started: float
+    duration_s: float
+    name: str
+
+
+@dataclass(slots=True)
+class RailEnergy:
+    joules: float = 0.0
+    seconds: float = 0.0
+    within: str = ""
+
+
+@dataclass(slots=True)
+class GpuMeans:
+    name: str = ""
+    utilization_seconds: float = 0.0
+    utilization_s: float = 0.0
+    joules: float = 0.0
+    power_s: float = 0.0
+
+
+@dataclass(slots=True)
+class NodeState:
+    """One node: its last sample, a short history, and sums over the session."""
+
+    node: str
+    host: str = ""
+    joined: NodeJoined | None = None
+    left_at: float | None = None
+    left_reason: str = ""
+    last_heard: float = 0.0
+    """The viewer's own time when anything last came from it."""
+    sample: NodeSampled | None = None
+    cpu_history: deque[tuple[float, float | None]] = field(default_factory=lambda: deque(maxlen=HISTORY))
+    power_history: deque[tuple[float, float | None]] = field(default_factory=lambda: deque(maxlen=HISTORY))
+    cpu_percent_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    rails: dict[str, RailEnergy] = field(default_factory=dict)
+    gpus: dict[int, GpuMeans] = field(default_factory=dict)
+    clock_offset_s: float | None = None
+    clock_round_trip_s: float | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class LogEntry:
+    at: float
+    severity: Severity
+    text: str
+    rank: int | None = None
+    host: str = ""
+
+
+@dataclass(slots=True, frozen=True)
+class OutputLine:
+    at: float
+    rank: int
+    host: str
+    output: str
+    text: str
+
+
+@dataclass(slots=True)
+class SessionState:
+    """The whole session. Read it freely; never write to it outside the fold."""
+
+    session_id: str = ""
+    started: float | None = None
+    distmon_version: str = ""
+    origin: str = ""
+    complete: bool = False
+    now: float = 0.0
+    """The latest time that an event gave."""
+    job: JobState = field(default_factory=JobState)
+    ranks: dict[int, RankState] = field(default_factory=dict)
+    nodes: dict[str, NodeState] = field(default_factory=dict)
+    generations: dict[int, Generation] = field(default_factory=dict)
+    samples_history: Bins | None = None
+    steps_history: Bins | None = None
+    phase_history: dict[str, Bins] = field(default_factory=dict)
+    """Rank-seconds per phase and second, for phases, `rest`, and whole steps as `step`."""
+    spans: deque[Span] = field(default_factory=lambda: deque(maxlen=SPANS))
+    membership: list[MembershipChanged] = field(default_factory=list)
+    gaps: list[GapFound] = field(default_factory=list)
+    log: deque[LogEntry] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
+    output: deque[OutputLine] = field(default_factory=lambda: deque(maxlen=OUTPUT_LINES))
+    output_lines: int = 0
+    output_dropped: int = 0
+    events: int = 0
+    unknown_kinds: Counter[str] = field(default_factory=Counter)
