@@ -7,10 +7,10 @@ import msgspec
 from distmon.core.events import AnyEvent
 
 _json_encoder = msgspec.json.Encoder()
-_json_decoder = msgspec.json.Decoder(AnyEvent)
+_json_decoder: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
 _msgpack_encoder = msgspec.msgpack.Encoder()
 _msgpack_batch_decoder = msgspec.msgpack.Decoder(list[msgspec.Raw])
-_msgpack_decoder = msgspec.msgpack.Decoder(AnyEvent)
+_msgpack_decoder: msgspec.msgpack.Decoder[AnyEvent] = msgspec.msgpack.Decoder(AnyEvent)
 
 
 class _Tag(msgspec.Struct):
@@ -50,6 +50,16 @@ def decode_json(line: bytes) -> AnyEvent:
 def encode_batch(events: list[AnyEvent]) -> bytes:
     """The body of a wire frame."""
     return _msgpack_encoder.encode(events)
+
+
+def encode_msgpack(event: AnyEvent) -> bytes:
+    """One event, to be joined with others into a wire frame's body."""
+    return _msgpack_encoder.encode(event)
+
+
+def join_batch(encoded: list[bytes]) -> bytes:
+    """The body of a wire frame, from events that `encode_msgpack` made; decodes as what `encode_batch` gives."""
+    return b"\xdd" + len(encoded).to_bytes(4, "big") + b"".join(encoded)
 
 
 def decode_batch(body: bytes) -> tuple[list[AnyEvent], list[BadEvent]]:

@@ -36,7 +36,7 @@ class Part(Struct, frozen=True, kw_only=True, omit_defaults=True):
 # --- the session and the job ----------------------------------------------------------------------------------------
 
 
-class SessionStarted(Event):
+class SessionStarted(Event, frozen=True, kw_only=True):
     """The first event of every session, and the first line of every session file."""
 
     session_id: str
@@ -46,11 +46,11 @@ class SessionStarted(Event):
     """Where the events come from: live, or the kind of file that they were imported from."""
 
 
-class SessionEnded(Event):
+class SessionEnded(Event, frozen=True, kw_only=True):
     """The recorder closed the session in good order; a session without it is incomplete."""
 
 
-class JobStarted(Event):
+class JobStarted(Event, frozen=True, kw_only=True):
     job: str
     command: list[str]
     np: int
@@ -71,7 +71,7 @@ LaunchStage = Literal[
 ]
 
 
-class LaunchProgressed(Event):
+class LaunchProgressed(Event, frozen=True, kw_only=True):
     """What the launch is waiting for now, and until when (`deadline`, seconds since the epoch)."""
 
     stage: LaunchStage
@@ -79,13 +79,13 @@ class LaunchProgressed(Event):
     deadline: float | None = None
 
 
-class RankPlace(Part):
+class RankPlace(Part, frozen=True, kw_only=True):
     rank: int
     host: str
     local_rank: int
 
 
-class RanksAssigned(Event):
+class RanksAssigned(Event, frozen=True, kw_only=True):
     """A rendezvous round gave out ranks. `generation` counts rounds from 0."""
 
     generation: int
@@ -93,7 +93,7 @@ class RanksAssigned(Event):
     places: list[RankPlace]
 
 
-class WorkerStarted(Event):
+class WorkerStarted(Event, frozen=True, kw_only=True):
     """The launcher started a worker's process. `rank` is the rank at that moment; it may change after an elastic reset."""
 
     host: str
@@ -103,7 +103,7 @@ class WorkerStarted(Event):
     pid: int | None = None
 
 
-class WorkerExited(Event):
+class WorkerExited(Event, frozen=True, kw_only=True):
     host: str
     local_rank: int
     rank: int
@@ -114,7 +114,7 @@ class WorkerExited(Event):
     """True when the launcher ended it or had taken its slot away, so that it is no failure."""
 
 
-class OutputWritten(Event):
+class OutputWritten(Event, frozen=True, kw_only=True):
     """Lines that one rank wrote, in order, without line ends."""
 
     rank: int
@@ -126,7 +126,7 @@ class OutputWritten(Event):
     """Lines lost before these because the reader could not keep up."""
 
 
-class Failure(Part):
+class Failure(Part, frozen=True, kw_only=True):
     """The first death of a job; ranks that died of it are not listed here."""
 
     rank: int | None
@@ -136,14 +136,14 @@ class Failure(Part):
     last_lines: list[str] = []
 
 
-class JobEnded(Event):
+class JobEnded(Event, frozen=True, kw_only=True):
     exit_code: int
     reason: Literal["finished", "failed", "stopped", "lost"] = "finished"
     failure: Failure | None = None
     detail: str = ""
 
 
-class NoticeGiven(Event):
+class NoticeGiven(Event, frozen=True, kw_only=True):
     """Something that distmon has to say about itself or the job, in one line."""
 
     severity: Literal["info", "warning", "error"]
@@ -151,14 +151,14 @@ class NoticeGiven(Event):
     source: str = ""
 
 
-class ActionTaken(Event):
+class ActionTaken(Event, frozen=True, kw_only=True):
     """An operator acted on the job from a viewer."""
 
     action: str
     detail: str = ""
 
 
-class MarkSet(Event):
+class MarkSet(Event, frozen=True, kw_only=True):
     """The training script (or its user) named a moment."""
 
     text: str
@@ -173,7 +173,7 @@ ElasticKind = Literal[
 ]
 
 
-class MembershipChanged(Event):
+class MembershipChanged(Event, frozen=True, kw_only=True):
     """A change of who takes part, as Horovod's own driver saw it."""
 
     change: ElasticKind
@@ -186,7 +186,7 @@ class MembershipChanged(Event):
 # --- workers: what the probe saw ------------------------------------------------------------------------------------
 
 
-class WorkerIdentified(Event):
+class WorkerIdentified(Event, frozen=True, kw_only=True):
     """A worker came out of (re)initialisation and knows its rank. `worker` is unique within the session."""
 
     worker: str
@@ -204,7 +204,7 @@ class WorkerIdentified(Event):
     visible_devices: str | None = None
 
 
-class StepsRecorded(Event):
+class StepsRecorded(Event, frozen=True, kw_only=True):
     """Consecutive steps of one worker, in columns of equal length.
 
     A step runs from the end of the previous optimizer step to the end of its own; `origin` is the start of the first one and
@@ -228,7 +228,7 @@ class StepsRecorded(Event):
     epoch: int | None = None
 
 
-class SpanRecorded(Event):
+class SpanRecorded(Event, frozen=True, kw_only=True):
     """Time of a worker outside steps: `span` is initialisation, rendezvous, sync, evaluation, checkpoint, teardown ..."""
 
     node: str
@@ -240,7 +240,7 @@ class SpanRecorded(Event):
     name: str = ""
 
 
-class MetricsLogged(Event):
+class MetricsLogged(Event, frozen=True, kw_only=True):
     worker: str
     rank: int
     values: dict[str, float]
@@ -248,7 +248,7 @@ class MetricsLogged(Event):
     epoch: int | None = None
 
 
-class ModelDescribed(Event):
+class ModelDescribed(Event, frozen=True, kw_only=True):
     """What is trained and reduced, from the optimizer's own lists."""
 
     worker: str
@@ -260,7 +260,7 @@ class ModelDescribed(Event):
     optimizer: str = ""
 
 
-class ProgressDeclared(Event):
+class ProgressDeclared(Event, frozen=True, kw_only=True):
     """How long the training will be, where the framework knows it."""
 
     worker: str
@@ -269,13 +269,13 @@ class ProgressDeclared(Event):
     steps_per_epoch: int | None = None
 
 
-class EpochStarted(Event):
+class EpochStarted(Event, frozen=True, kw_only=True):
     worker: str
     rank: int
     epoch: int
 
 
-class PhaseUnseen(Event):
+class PhaseUnseen(Event, frozen=True, kw_only=True):
     """A field of this worker's steps cannot be measured, and why."""
 
     worker: str
@@ -287,7 +287,7 @@ class PhaseUnseen(Event):
 # --- nodes: what the agent saw --------------------------------------------------------------------------------------
 
 
-class NodeJoined(Event):
+class NodeJoined(Event, frozen=True, kw_only=True):
     node: str
     host: str
     boot: str = ""
@@ -299,28 +299,28 @@ class NodeJoined(Event):
     gpus: list[str] = []
 
 
-class NodeLeft(Event):
+class NodeLeft(Event, frozen=True, kw_only=True):
     """An agent said goodbye."""
 
     node: str
     reason: str = ""
 
 
-class NetworkRate(Part):
+class NetworkRate(Part, frozen=True, kw_only=True):
     name: str
     received_bytes_per_s: float | None
     sent_bytes_per_s: float | None
     used_by_training: bool = False
 
 
-class DiskRate(Part):
+class DiskRate(Part, frozen=True, kw_only=True):
     name: str
     read_bytes_per_s: float | None
     written_bytes_per_s: float | None
     busy_percent: float | None = None
 
 
-class PowerRail(Part):
+class PowerRail(Part, frozen=True, kw_only=True):
     """One power reading. `within` names the rail that already holds this one, so that totals never count it twice."""
 
     name: str
@@ -331,12 +331,12 @@ class PowerRail(Part):
     within: str = ""
 
 
-class Temperature(Part):
+class Temperature(Part, frozen=True, kw_only=True):
     name: str
     celsius: float
 
 
-class GpuReading(Part):
+class GpuReading(Part, frozen=True, kw_only=True):
     index: int
     uuid: str = ""
     name: str = ""
@@ -356,7 +356,7 @@ class GpuReading(Part):
     unavailable: dict[str, str] = {}
 
 
-class ProcessReading(Part):
+class ProcessReading(Part, frozen=True, kw_only=True):
     """One rank's process."""
 
     pid: int
@@ -366,7 +366,7 @@ class ProcessReading(Part):
     threads: int | None = None
 
 
-class NodeSampled(Event):
+class NodeSampled(Event, frozen=True, kw_only=True):
     """One reading of a node. Rates are over `interval_s`; percentages of one core are 0-100, of the node likewise."""
 
     node: str
@@ -389,14 +389,14 @@ class NodeSampled(Event):
     """Field name -> seconds since it was read, where that was not just now."""
 
 
-class ClockStepped(Event):
+class ClockStepped(Event, frozen=True, kw_only=True):
     """The wall clock of a node was set: by how much it moved against the steady clock."""
 
     node: str
     by_s: float
 
 
-class ClockOffsetEstimated(Event):
+class ClockOffsetEstimated(Event, frozen=True, kw_only=True):
     """Add `offset_s` to a node's times to get the viewer's; the true value lies within half of `round_trip_s`."""
 
     node: str
@@ -404,7 +404,7 @@ class ClockOffsetEstimated(Event):
     round_trip_s: float
 
 
-class GapFound(Event):
+class GapFound(Event, frozen=True, kw_only=True):
     """Records that were made and will not arrive."""
 
     node: str
@@ -414,7 +414,7 @@ class GapFound(Event):
     cause: str = ""
 
 
-class Ticked(Event):
+class Ticked(Event, frozen=True, kw_only=True):
     """The viewer's clock: time passes for the state only by events like this one."""
 
 

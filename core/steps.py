@@ -62,7 +62,7 @@ class RankSteps:
 
     rank: int
     worker: str = ""
-    totals: Totals = Totals()
+    totals: Totals = field(default_factory=Totals)
     first_start: float | None = None
     last_end: float | None = None
     last_step: int = -1
@@ -160,12 +160,12 @@ class JobSeries:
             for column in (self.samples, self.duration_ns, self.reports):
                 column.frombytes(bytes(8 * missing))
         self.sampled = self.sampled and batch.samples is not None and None not in batch.samples
+        samples = batch.samples or [None] * len(batch.duration_ns)
         for i, duration in enumerate(batch.duration_ns):
             index = (batch.first_step + i) // self.width
             self.duration_ns[index] += duration
             self.reports[index] += 1
-            if self.sampled:
-                self.samples[index] += batch.samples[i] or 0  # type: ignore[index]
+            self.samples[index] += samples[i] or 0
 
     def _halve(self) -> None:
         self.width *= 2

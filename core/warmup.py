@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Literal
 
 from msgspec import Struct
@@ -116,7 +117,7 @@ def _hampel(points: list[float]) -> list[float]:
 def _pelt(points: list[float]) -> list[int]:
     """Starts of the segments of constant mean that minimise squared error plus 3 ln n per changepoint, scaled for autocorrelation."""
     n = len(points)
-    differences = [b - a for a, b in zip(points, points[1:], strict=False)]
+    differences = [b - a for a, b in pairwise(points)]
     sigma = max(_centre_and_spread(differences)[1] / math.sqrt(2), 1e-4)
     penalty = 3 * math.log(n) * sigma**2 * _autocorrelation_factor(points[n // 2 :])
     sums, squares = [0.0], [0.0]
@@ -149,6 +150,6 @@ def _autocorrelation_factor(points: list[float]) -> float:
     variance = math.fsum(c * c for c in centred)
     if variance == 0:
         return 1.0
-    rho = math.fsum(a * b for a, b in zip(centred, centred[1:], strict=False)) / variance
+    rho = math.fsum(a * b for a, b in pairwise(centred)) / variance
     rho = min(max(rho, 0.0), 0.9)
     return (1 + rho) / (1 - rho)

@@ -1,0 +1,409 @@
+"""What the state says in numbers: throughput, warm-up, the split of a step, progress. Everything that a screen or a report shows
+is computed here, once, from the state alone; times in seconds, rates per second."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+from distmon.core.quantiles import quantile
+from distmon.core.state import NodeState, SessionState
+from distmon.core.steps import PHASES, Generation, RankSteps, Totals
+from distmon.core.warmup import MIN_STEPS, Warmup, find_warmup
+
+ROLLING_S = 30.0
+STALE_S = 3.0
+LOST_S = 9.0
+ALL_PHASES = (*PHASES, "rest")
+
+
+@dataclass(slots=True, frozen=True)
+class Split:
+    """Mean of a step over ranks, in seconds. A phase that was not seen is None, and its time is in the rest."""
+
+    step_s: float
+    input_wait: float | None
+    compute: float | None
+    exposed_communication: float | None
+    optimizer: float | None
+    rest: float
+
+    def phase(self, name: str) -> float | None:
+        """The value of one of ALL_PHASES."""
+        value: float | None = getattr(self, name)
+        return value
+
+    def share(self, name: str) -> float | None:
+        """A phase as a share of the step, 0 to 1."""
+        value = self.phase(name)
+        return None if value is None or self.step_s <= 0 else value / self.step_s
+
+
+def split(totals: Totals) -> Split | None:
+    """The mean step of some totals; None of no steps."""
+    if not totals.steps:
+        return None
+    step = totals.duration_ns / totals.steps / 1e9
+    means = [ns / seen / 1e9 if seen else None for ns, seen in zip(totals.phase_ns, totals.seen, strict=True)]
+    rest = (totals.duration_ns - sum(totals.phase_ns)) / totals.steps / 1e9
+    return Split(step, means[0], means[1], means[2], means[3], rest)
+
+
+@dataclass(slots=True, frozen=True)
+class Throughput:
+    """Samples per second of the whole job after warm-up, over batches (one batch is one step of all ranks)."""
+
+    mean: float | None = None
+    median: float | None = None
+    p5: float | None = None
+    p95: float | None = None
+    reason: str = ""
+    """Why there is no value."""
+
+
+def current_generation(state: SessionState) -> Generation | None:
+    """The latest rendezvous round that has steps."""
+    numbers = [number for number, generation in state.generations.items() if generation.ranks]
+    return state.generations[max(numbers)] if numbers else None
+
+
+def step_series(generation: Generation) -> tuple[list[float], list[int]]:
+    """Mean duration over ranks (s) and samples over ranks of each step that all ranks have reported, up to the first that is open.
+
+    Past the limit of the series one entry is the mean of `width` neighbouring steps.
+    """
+    series = generation.series
+    width, ranks = series.width, len(generation.ranks)
+    complete = min((r.last_step + 1 for r in generation.ranks.values()), default=0) // width
+    durations: list[float] = []
+    samples: list[int] = []
+    for ns, count, reports in zip(series.duration_ns[:complete], series.samples, series.reports, strict=False):
+        if reports:
+            durations.append(ns / reports / 1e9)
+            samples.append(round(count * ranks / reports) if reports < ranks * width else count)
+    return durations, samples
+
+
+def warmup(generation: Generation) -> Warmup:
+    """The warm-up of a generation, looked for again whenever its steps have grown by a twentieth."""
+    durations, _ = step_series(generation)
+    n = _milestone(len(durations))
+    if n < MIN_STEPS:
+        return Warmup(shape="too_few_steps", steps=None)
+    return _cached_warmup(tuple(durations[:n]))
+
+
+def _milestone(n: int) -> int:
+    """The largest of a fixed ladder of lengths, each a twentieth longer than the last, up to n: live and replay climb the same one."""
+    if n <= 20:
+        return n
+    rung = int(math.log(n / 20) / math.log(1.05))
+    while int(20 * 1.05 ** (rung + 1)) <= n:
+        rung += 1
+    return min(int(20 * 1.05**rung), n)
+
+
+@lru_cache(maxsize=8)
+def _cached_warmup(durations: tuple[float, ...]) -> Warmup:
+    return find_warmup(durations)
+
+
+def throughput(generation: Generation | None) -> Throughput:
+    """Steady throughput: the mean is a ratio of sums, the quantiles are over batches."""
+    if generation is None:
+        return Throughput(reason="no steps yet")
+    if not generation.series.sampled:
+        return Throughput(reason="the number of samples in a batch was not seen")
+    found = warmup(generation)
+    durations, samples = step_series(generation)
+    if found.steps is None:
+        return Throughput(reason=_why_no_steady_state(found, len(durations)))
+    cut = found.steps // generation.series.width
+    durations, samples = durations[cut:], samples[cut:]
+    per_step = generation.series.width
+    rates = sorted(s / (d * per_step) for s, d in zip(samples, durations, strict=True) if d > 0)
+    total = math.fsum(durations) * per_step
+    mean = sum(samples) / total if total > 0 else None
+    return Throughput(mean, quantile(rates, 0.5), quantile(rates, 0.05), quantile(rates, 0.95))
+
+
+def _why_no_steady_state(found: Warmup, steps: int) -> str:
+    if found.shape == "too_few_steps":
+        return f"not enough steps to tell warm-up from steady state ({steps} of {MIN_STEPS})"
+    return "no steady state: the step time still changes in the second half of the run"
+
+
+def steady_totals(generation: Generation | None) -> Totals:
+    """Sums over ranks and steady steps; over all steps where no steady state was found."""
+    total = Totals()
+    if generation is None:
+        return total
+    skip = warmup(generation).steps or 0
+    for rank in generation.ranks.values():
+        total = total.plus(rank.steady(skip))
+    return total
+
+
+def step_split(generation: Generation | None) -> Split | None:
+    """Mean of a steady step over ranks."""
+    return split(steady_totals(generation))
+
+
+def rolling_throughput(state: SessionState, window_s: float = ROLLING_S) -> float | None:
+    """Samples per second of the whole job over the last seconds; differences within this session only."""
+    return _rolling(state, window_s, samples=True)
+
+
+def rolling_steps_per_s(state: SessionState, window_s: float = ROLLING_S) -> float | None:
+    """Optimizer steps per second, mean over ranks, over the last seconds."""
+    generation = current_generation(state)
+    rate = _rolling(state, window_s, samples=False)
+    return None if rate is None or generation is None else rate / len(generation.ranks)
+
+
+def _rolling(state: SessionState, window_s: float, *, samples: bool) -> float | None:
+    bins = state.samples_history if samples else state.steps_history
+    generation = current_generation(state)
+    if bins is None or generation is None or (samples and not generation.series.sampled):
+        return None
+    end = _rolling_end(state, generation)
+    starts = [g.first_start for gen in state.generations.values() for g in gen.ranks.values() if g.first_start is not None]
+    start = max(end - max(window_s, bins.width_s), min(starts))
+    return bins.between(start, end) / (end - start) if end > start else None
+
+
+def _rolling_end(state: SessionState, generation: Generation) -> float:
+    """The end of the last step; now, once the next step is overdue, so that a stall shows."""
+    last = min(r.last_end for r in generation.ranks.values() if r.last_end is not None)
+    usual = max((r.recent[-1].duration_s for r in generation.ranks.values() if r.recent), default=0.0)
+    stop = state.job.ended_at if state.job.status == "ended" and state.job.ended_at is not None else None
+    if stop is not None or state.now - last <= max(5.0, 3 * usual):
+        return last
+    return state.now
+
+
+def session_mean_throughput(state: SessionState) -> float | None:
+    """All samples over the time from the first step's start to the last step's end."""
+    steps = [r for g in state.generations.values() for r in g.ranks.values()]
+    if not steps or any(not g.series.sampled for g in state.generations.values()):
+        return None
+    starts = [r.first_start for r in steps if r.first_start is not None]
+    ends = [r.last_end for r in steps if r.last_end is not None]
+    elapsed = max(ends) - min(starts)
+    return sum(r.totals.samples for r in steps) / elapsed if elapsed > 0 else None
+
+
+def throughput_history(state: SessionState) -> list[tuple[float, float | None]]:
+    """(time, samples per second) for the chart; the last, still filling bin is left out; None before the first step."""
+    bins = state.samples_history
+    generation = current_generation(state)
+    if bins is None or generation is None or not generation.series.sampled:
+        return []
+    end = min(r.last_end for r in generation.ranks.values() if r.last_end is not None)
+    whole = int((end - bins.origin) / bins.width_s)
+    values = bins.values[:whole]
+    first = next((i for i, v in enumerate(values) if v), len(values))
+    return [(bins.origin + (i + 0.5) * bins.width_s, v / bins.width_s) for i, v in enumerate(values[first:], first)]
+
+
+def samples(state: SessionState) -> int | None:
+    """All samples trained, over all ranks; None where the batches' sizes were not seen."""
+    found = [g for g in state.generations.values() if g.ranks]
+    if not found or any(not g.series.sampled for g in found):
+        return None
+    return sum(r.totals.samples for g in found for r in g.ranks.values())
+
+
+def steps(state: SessionState) -> int:
+    """Optimizer steps of rank 0, over all generations."""
+    return sum(_lead(g).totals.steps for g in state.generations.values() if g.ranks)
+
+
+def _lead(generation: Generation) -> RankSteps:
+    return generation.ranks[min(generation.ranks)]
+
+
+@dataclass(slots=True, frozen=True)
+class Progress:
+    """How far the training is. `fraction` is 0 to 1; None where the framework does not say how long it will be."""
+
+    step: int
+    epoch: int | None
+    epochs: int | None
+    steps_per_epoch: int | None
+    fraction: float | None
+    elapsed_s: float | None
+    eta_s: float | None
+
+
+def progress(state: SessionState) -> Progress:
+    """Progress of rank 0; the time left uses the rolling speed."""
+    lead = state.ranks.get(min(state.ranks)) if state.ranks else None
+    done = steps(state)
+    epochs = lead.epochs if lead else None
+    per_epoch = lead.steps_per_epoch if lead else None
+    fraction = eta = None
+    if epochs and per_epoch:
+        total = epochs * per_epoch
+        fraction = min(done / total, 1.0)
+        rate = rolling_steps_per_s(state)
+        if rate and state.job.status == "running":
+            eta = max(total - done, 0) / rate
+    return Progress(done, lead.epoch if lead else None, epochs, per_epoch, fraction, elapsed(state), eta)
+
+
+def elapsed(state: SessionState) -> float | None:
+    """Seconds since the job started, until its end."""
+    begun = state.job.started.at if state.job.started else state.started
+    if begun is None:
+        return None
+    return (state.job.ended_at if state.job.ended_at is not None else state.now) - begun
+
+
+@dataclass(slots=True, frozen=True)
+class RankRow:
+    """One rank of the current generation, over its recent steps (`recent`) and over steady steps (`steady`)."""
+
+    rank: int
+    host: str
+    pid: int | None
+    step: int | None
+    epoch: int | None
+    state: str
+    recent: Split | None
+    steady: Split | None
+    lateness_s: float | None
+    """How much later than the median rank it comes to the collective: the median's exposed communication less its own."""
+    samples_per_s: float | None
+    unseen: dict[str, str]
+
+
+RECENT = 32
+
+
+def rank_rows(state: SessionState) -> list[RankRow]:
+    """One row per rank, in order."""
+    generation = current_generation(state)
+    skip = (warmup(generation).steps or 0) if generation else 0
+    taking_part = generation.ranks if generation else {}
+    recents = {number: recent_split(r) for number, r in taking_part.items()}
+    exposed = sorted(s.exposed_communication for s in recents.values() if s and s.exposed_communication is not None)
+    usual = quantile(exposed, 0.5)
+    rows = []
+    for number in sorted(state.ranks.keys() | taking_part.keys()):
+        known, made, recent = state.ranks.get(number), taking_part.get(number), recents.get(number)
+        own = recent.exposed_communication if recent else None
+        rows.append(
+            RankRow(
+                rank=number,
+                host=known.host if known else "",
+                pid=known.pid if known else None,
+                step=made.totals.steps if made else None,
+                epoch=made.epoch if made else None,
+                state=rank_status(state, number),
+                recent=recent,
+                steady=split(made.steady(skip)) if made else None,
+                lateness_s=usual - own if usual is not None and own is not None else None,
+                samples_per_s=_recent_rate(made) if made else None,
+                unseen=known.unseen if known else {},
+            )
+        )
+    return rows
+
+
+def recent_split(rank: RankSteps, count: int = RECENT) -> Split | None:
+    """Mean over a rank's last steps."""
+    last = list(rank.recent)[-count:]
+    if not last:
+        return None
+    step = math.fsum(s.duration_s for s in last) / len(last)
+    means: list[float | None] = []
+    for i in range(len(PHASES)):
+        seen = [v for s in last if (v := s.phases_s[i]) is not None]
+        means.append(math.fsum(seen) / len(seen) if seen else None)
+    rest = step - math.fsum(v for s in last for v in s.phases_s if v is not None) / len(last)
+    return Split(step, means[0], means[1], means[2], means[3], rest)
+
+
+def _recent_rate(rank: RankSteps) -> float | None:
+    last = list(rank.recent)[-RECENT:]
+    if not last or any(s.samples is None for s in last):
+        return None
+    seconds = math.fsum(s.duration_s for s in last)
+    return sum(s.samples or 0 for s in last) / seconds if seconds > 0 else None
+
+
+def rank_status(state: SessionState, number: int) -> str:
+    """starting, training, silent (no step for long), unmeasured, ended or the signal or code it died with."""
+    rank = state.ranks.get(number)
+    if rank is None:
+        return "training"
+    if rank.exit_code is not None:
+        return "ended" if rank.exit_code == 0 else rank.signal or f"exit {rank.exit_code}"
+    if state.job.status == "ended":
+        return "ended"
+    generation = current_generation(state)
+    made = generation.ranks.get(number) if generation else None
+    if made is None or made.last_end is None:
+        return "starting" if rank.identity is None or not generation else "unmeasured"
+    usual = made.durations.quantile(0.5) or 0.0
+    return "silent" if state.now - made.last_end > max(10.0, 5 * usual) else "training"
+
+
+def node_status(state: SessionState, node: NodeState) -> str:
+    """live, stale, lost or left, by when the viewer last heard of it."""
+    if node.left_at is not None:
+        return "left"
+    silence = state.now - node.last_heard
+    return "live" if silence <= STALE_S else "stale" if silence <= LOST_S else "lost"
+
+
+@dataclass(slots=True, frozen=True)
+class NodeMeans:
+    """Means of a node over the session. `energy_covers` names what the joules include."""
+
+    cpu_percent: float | None
+    power_w: float | None
+    energy_j: float | None
+    energy_covers: str
+    rails: list[tuple[str, float | None]]
+    gpus: list[tuple[int, str, float | None, float | None]]
+    """(index, name, utilisation in percent, watts)."""
+
+
+def node_means(node: NodeState) -> NodeMeans:
+    """Means by time; a rail that lies within another is listed but not added."""
+    rails = [(name, r.joules / r.seconds if r.seconds else None) for name, r in sorted(node.rails.items())]
+    gpus = [
+        (
+            index,
+            g.name,
+            g.utilization_seconds / g.utilization_s if g.utilization_s else None,
+            g.joules / g.power_s if g.power_s else None,
+        )
+        for index, g in sorted(node.gpus.items())
+    ]
+    outer = [(name, r.joules, r.seconds) for name, r in sorted(node.rails.items()) if not r.within and r.seconds]
+    outer += [(f"gpu{index}", g.joules, g.power_s) for index, g in sorted(node.gpus.items()) if g.power_s]
+    return NodeMeans(
+        cpu_percent=node.cpu_percent_seconds / node.cpu_seconds if node.cpu_seconds else None,
+        power_w=sum(joules / seconds for _, joules, seconds in outer) if outer else None,
+        energy_j=sum(joules for _, joules, _ in outer) if outer else None,
+        energy_covers=" + ".join(name for name, _, _ in outer),
+        rails=rails,
+        gpus=gpus,
+    )
+
+
+def phase_shares(state: SessionState, window_s: float = ROLLING_S) -> dict[str, float] | None:
+    """Share of the ranks' step time per phase over the last seconds, rest included; None before the first step."""
+    generation = current_generation(state)
+    whole = state.phase_history.get("step")
+    if generation is None or whole is None:
+        return None
+    end = _rolling_end(state, generation)
+    total = whole.between(end - window_s, end)
+    if total <= 0:
+        return None
+    return {name: state.phase_history[name].between(end - window_s, end) / total for name in ALL_PHASES}
