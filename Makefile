@@ -1,0 +1,64 @@
+# Each target sets up what it needs first; the first time takes minutes, after that seconds (packaging/set_up.py).
+PYTHON ?=
+ONLY ?=
+BENCHES := probe agent wire fold tui report sessions
+SYSTEM_PYTHON := $(or $(shell command -v python3.11),$(shell command -v python3),python3)
+SET_UP = $(SYSTEM_PYTHON) packaging/set_up.py
+BIN := .venv/bin
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/distmon
+STATE := $(or $(XDG_STATE_HOME),$(HOME)/.local/state)/distmon
+
+.PHONY: help run test check bench cluster lock clean
+help:
+	@echo "make run      the cockpit on a real training of 2 ranks, about 90 seconds (PYTHON=... trains with a Python of yours)"
+	@echo "make test     all tests"
+	@echo "make check    lint, types and the import rules"
+	@echo "make bench    every benchmark, a JSON line per figure (ONLY=probe: one of $(BENCHES))"
+	@echo "make cluster  tests on several hosts, made of network namespaces"
+	@echo "make lock     write the locks from what .venv holds"
+	@echo "make clean    remove what was built here"
+
+run:
+	@$(SET_UP) $(if $(PYTHON),--training-python $(PYTHON))
+	@$(BIN)/distmon run -np 2 -- $(or $(PYTHON),$(BIN)/python) examples/torch_digits.py --epochs 1000 --seconds 90
+
+test:
+	@$(SET_UP)
+	@$(BIN)/pytest tests
+
+check: .typing/distmon
+	@$(SET_UP)
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+
+# Type checkers do not follow setuptools' map of folders to packages; these links spell it out.
+.typing/distmon: Makefile
+	@mkdir -p $@
+	@for room in core probe wire agent launcher replay tui; do ln -sfn ../../$$room $@/$$room; done
+	@touch $@
+
+bench:
+	@$(SET_UP)
+	@for name in $(or $(ONLY),$(BENCHES)); do \
+		if [ -f bench/$$name.py ]; then $(BIN)/python bench/$$name.py || exit 1; \
+		elif [ -n "$(ONLY)" ]; then echo "there is no bench/$$name.py: ONLY is one of $(BENCHES)" >&2; exit 2; fi; \
+	done
+
+cluster:
+	@$(SET_UP)
+	@if [ -d tests/cluster ]; then $(BIN)/pytest tests/cluster; \
+	else echo "there are no cluster tests yet: nothing was run" >&2; exit 1; fi
+
+lock:
+	@$(SET_UP)
+	@$(BIN)/python packaging/lock.py
+
+clean:
+	@rm -rf .venv .typing build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	@echo "Removed .venv and all that was built in this folder."
+	@for kept in "$(CACHE)" "$(STATE)"; do \
+		if [ -d "$$kept" ]; then echo "Kept $$kept ($$(du -sh "$$kept" | cut -f1))."; fi; \
+	done
+	@echo "The first holds Horovod's wheels, the second recordings; remove them by hand if you do not want them."
