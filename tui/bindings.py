@@ -1,0 +1,89 @@
+"""Every key of the app, once: the bindings, the footer, the help and the palette are made from this table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from textual.binding import Binding
+
+Where = Literal["app", "screen", "bar"]
+
+
+@dataclass(frozen=True)
+class Command:
+    """Something the user can do: its action, the keys that do it, and how it is called."""
+
+    action: str
+    keys: tuple[str, ...]
+    label: str
+    """For the footer and the palette."""
+    help: str
+    group: str
+    where: Where = "screen"
+    footer: int = 0
+    """Place in the footer; 0 is not in the footer. The lowest stay when it is narrow."""
+
+
+PANELS = ("throughput", "split", "nodes", "ranks", "events", "output")
+
+COMMANDS: tuple[Command, ...] = (
+    Command("leave", ("q", "ctrl+c", "ctrl+q"), "quit", "leave; asks first if a job that was started here would end", "App", "app", 1),
+    Command("help", ("question_mark", "f1"), "help", "show or close this help", "App", "app", 2),
+    Command("command_palette", ("ctrl+p",), "palette", "find any command by its name", "App", "app", 7),
+    Command("next_theme", ("t",), "theme", "next theme: dark, light, colour-blind safe (dark, light), terminal", "App", "app", 8),
+    Command("suspend_process", ("ctrl+z",), "suspend", "suspend to the shell; fg comes back", "App", "app"),
+    Command("back", ("escape",), "back", "close what is open: filter, details, zoom", "Find"),
+    Command("search", ("slash",), "filter", "show only lines that contain a text, in the focused panel", "Find", footer=3),
+    Command("next_sort", ("s",), "sort", "sort the focused table by its next column", "Find", footer=4),
+    Command("reverse_sort", ("S",), "reverse", "reverse the order of the focused table", "Find"),
+    Command("only_rank", ("r",), "rank's output", "show only the output of the selected rank; again for all", "Find"),
+    *(
+        Command(f"panel('{name}')", (str(i),), name, f"focus {name}; again to give it the whole screen", "Panels")
+        for i, name in enumerate(PANELS, 1)
+    ),
+    Command("next_panel", ("tab",), "next panel", "focus the next panel", "Panels"),
+    Command("previous_panel", ("shift+tab",), "previous panel", "focus the previous panel", "Panels"),
+    Command("zoom", ("z",), "zoom", "give the focused panel the whole screen, or back", "Panels", footer=5),
+    Command("details", ("enter",), "details", "everything about the selected rank or node, and why a value is missing", "Panels", footer=6),
+    Command("window", ("w",), "time window", "chart: whole session, or the last 1, 5, 15 minutes", "Panels"),
+    Command("navigate('up')", ("up", "k"), "up", "one row up; a scroll up stops following", "Move"),
+    Command("navigate('down')", ("down", "j"), "down", "one row down", "Move"),
+    Command("navigate('page_up')", ("pageup",), "page up", "one page up", "Move"),
+    Command("navigate('page_down')", ("pagedown",), "page down", "one page down", "Move"),
+    Command("navigate('first')", ("g",), "first", "first row", "Move"),
+    Command("navigate('last')", ("G", "f"), "last, follow", "last row; a log follows its end again", "Move"),
+    Command("play_pause", ("space",), "play/pause", "play or pause", "Play", "bar", 1),
+    Command("faster", ("plus", "equals_sign"), "faster", "double the speed", "Play", "bar", 2),
+    Command("slower", ("minus",), "slower", "halve the speed", "Play", "bar", 3),
+    Command("step(1)", ("full_stop",), "step", "one second on, and pause", "Play", "bar", 4),
+    Command("step(-1)", ("comma",), "step back", "one second back, and pause", "Play", "bar"),
+    Command("skip(10)", ("right",), "+10 s", "ten seconds on", "Play", "bar", 5),
+    Command("skip(-10)", ("left",), "-10 s", "ten seconds back", "Play", "bar"),
+    Command("skip(60)", ("right_square_bracket",), "+1 min", "one minute on", "Play", "bar"),
+    Command("skip(-60)", ("left_square_bracket",), "-1 min", "one minute back", "Play", "bar"),
+    Command("to_start", ("home",), "start", "to the start", "Play", "bar"),
+    Command("to_end", ("end",), "end", "to the end", "Play", "bar"),
+)
+
+_NAMES = {
+    "question_mark": "?", "slash": "/", "full_stop": ".", "comma": ",", "plus": "+", "minus": "-", "equals_sign": "=",
+    "left_square_bracket": "[", "right_square_bracket": "]", "escape": "Esc", "enter": "Enter", "tab": "Tab",
+    "shift+tab": "Shift+Tab", "pageup": "PgUp", "pagedown": "PgDn", "up": "↑", "down": "↓", "left": "←", "right": "→",
+    "space": "Space", "home": "Home", "end": "End", "f1": "F1", "ctrl+c": "^C", "ctrl+p": "^P", "ctrl+q": "^Q",
+    "ctrl+z": "^Z",
+}  # fmt: skip
+
+
+def key_name(key: str) -> str:
+    """A key as it is written on a keyboard."""
+    return _NAMES.get(key, key)
+
+
+def bindings_for(where: Where) -> list[Binding]:
+    """Textual's bindings for one place."""
+    return [Binding(",".join(c.keys), c.action, c.label, show=False, priority=False) for c in COMMANDS if c.where == where]
+
+
+def commands_for(*places: Where) -> list[Command]:
+    return [command for command in COMMANDS if command.where in places]

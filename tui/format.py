@@ -1,0 +1,162 @@
+"""Numbers and user-made text as the screens show them: fixed widths, one unit per quantity, nothing that a terminal could obey.
+
+A value that could not be measured is None and is shown as MISSING; no function here turns None into 0.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import unicodedata
+from typing import Literal
+
+from rich.cells import cell_len, set_cell_size
+
+MISSING = "–"
+ELLIPSIS = "…"
+
+_ESCAPES = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI
+    r"|\x1b[\]PX^_].*?(?:\x07|\x1b\\|\x9c|$)"  # OSC, DCS, SOS, PM, APC: to their end, or the end of the text
+    r"|\x9b[0-?]*[ -/]*[@-~]"
+    r"|\x1b[ -/]*[0-~]?"
+)
+_BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+_DROPPED_CATEGORIES = frozenset({"Cc", "Cs", "Co", "Cn", "Zl", "Zp"})
+
+
+def clean(text: str) -> str:
+    """User-made text as one printable line: escape sequences, control and direction characters are removed."""
+    if text.isascii() and text.isprintable():
+        return text
+    text = _ESCAPES.sub("", text).expandtabs(4)
+    return "".join(c for c in text if c.isprintable() or (c not in _BIDI and _is_shown(c)))
+
+
+def _is_shown(character: str) -> bool:
+    category = unicodedata.category(character)
+    return category not in _DROPPED_CATEGORIES and category != "Cf"
+
+
+def fit(text: str, width: int, align: Literal["left", "right", "centre"] = "left") -> str:
+    """The text in exactly `width` cells: padded, or cut with an ellipsis."""
+    if width <= 0:
+        return ""
+    length = len(text) if text.isascii() else cell_len(text)
+    if length > width:
+        return set_cell_size(text, width - 1) + ELLIPSIS
+    if align == "right":
+        return " " * (width - length) + text
+    if align == "centre":
+        left = (width - length) // 2
+        return " " * left + text + " " * (width - length - left)
+    return text + " " * (width - length)
+
+
+def compact(value: float | None) -> str:
+    """Three significant digits, at most five characters up to a billion: 0.042, 1.23, 12.3, 123, 1,234, 12.3k, 1.23M."""
+    if value is None:
+        return MISSING
+    size = abs(value)
+    if size < 0.9995:
+        return "0" if size < 0.0005 else f"{value:.3f}".rstrip("0")
+    if size < 9.995:
+        return f"{value:.2f}"
+    if size < 99.95:
+        return f"{value:.1f}"
+    if size < 9999.5:
+        return f"{value:,.0f}"
+    for limit, divisor, suffix in ((999.5e3, 1e3, "k"), (999.5e6, 1e6, "M"), (999.5e9, 1e9, "G")):
+        if size < limit:
+            return _three_digits(value / divisor) + suffix
+    return f"{value:.2e}"
+
+
+def _three_digits(value: float) -> str:
+    size = abs(value)
+    return f"{value:.2f}" if size < 9.995 else f"{value:.1f}" if size < 99.95 else f"{value:.0f}"
+
+
+def milliseconds(seconds: float | None) -> str:
+    """A step or phase time in ms, without its unit (the column names it): 0.85, 12.3, 1,234."""
+    if seconds is None:
+        return MISSING
+    value = seconds * 1e3
+    size = abs(value)
+    if size < 9.995:
+        return f"{value:.2f}"
+    if size < 99.95:
+        return f"{value:.1f}"
+    return f"{value:,.0f}"
+
+
+def duration(seconds: float | None) -> str:
+    """A span of time for a header: 0:42, 12:03, 1:02:03, 3d 04:05."""
+    if seconds is None:
+        return MISSING
+    total = int(max(seconds, 0.0))
+    minutes, secs = divmod(total, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days}d {hours:02}:{minutes:02}"
+    return f"{hours}:{minutes:02}:{secs:02}" if hours else f"{minutes}:{secs:02}"
+
+
+def span(seconds: float | None) -> str:
+    """A span of time in words for a sentence or a list: 850 µs, 12.3 ms, 4.2 s, 3 min 20 s."""
+    if seconds is None:
+        return MISSING
+    size = abs(seconds)
+    if size < 1e-3:
+        return f"{seconds * 1e6:.0f} µs"
+    if size < 1.0:
+        return f"{milliseconds(seconds)} ms"
+    if size < 100.0:
+        return f"{seconds:.1f} s"
+    if size < 3600.0:
+        return f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
+    return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:.0f} min"
+
+
+def age(seconds: float | None) -> str:
+    """How old a reading is, in at most three characters: 0s, 42s, 7m, 3h, 9d."""
+    if seconds is None:
+        return MISSING
+    total = max(seconds, 0.0)
+    for limit, divisor, suffix in ((100, 1, "s"), (5940, 60, "m"), (86400, 3600, "h")):
+        if total < limit:
+            return f"{total // divisor:.0f}{suffix}"
+    return f"{total // 86400:.0f}d"
+
+
+def size(count: float | None) -> str:
+    """Bytes in at most five characters, powers of 1024: 512B, 4.2K, 312M, 15.6G."""
+    if count is None:
+        return MISSING
+    value = float(count)
+    for suffix in "BKMGTP":
+        if abs(value) < 999.5 or suffix == "P":
+            digits = 0 if suffix == "B" or abs(value) >= 99.95 else 1
+            return f"{value:.{digits}f}{suffix}"
+        value /= 1024
+    return MISSING
+
+
+def percent(value: float | None, width: int = 4) -> str:
+    """A percentage, right-aligned: ` 43%`."""
+    return fit(MISSING if value is None else f"{value:.0f}%", width, "right")
+
+
+def watts(value: float | None) -> str:
+    """Power: 4.2W, 43W, 1.2kW."""
+    if value is None:
+        return MISSING
+    if value < 9.95:
+        return f"{value:.1f}W"
+    return f"{value:.0f}W" if value < 999.5 else f"{value / 1e3:.1f}kW"
+
+
+def clock(wall_seconds: float | None) -> str:
+    """A moment as local time of day, HH:MM:SS."""
+    return "--:--:--" if wall_seconds is None else time.strftime("%H:%M:%S", time.localtime(wall_seconds))

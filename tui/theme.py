@@ -1,0 +1,136 @@
+"""The app's own themes, and the palette of roles that widgets draw with.
+
+A role says what a colour means; a theme says what it looks like. Every text role has a contrast of at least 4.5:1 on the
+theme's background and on its selection (tests/tui/test_theme.py), and every state also has a glyph of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import cached_property, lru_cache
+
+from rich.style import Style
+from textual.theme import Theme
+
+PHASE_ROLES = ("input_wait", "compute", "exposed_communication", "optimizer", "rest")
+
+
+@dataclass(frozen=True)
+class Palette:
+    """Colours by role, each as a name that Rich understands (`#rrggbb`, or an ANSI name)."""
+
+    name: str
+    dark: bool
+    background: str
+    raised: str
+    """Background of dialogs and of the header."""
+    text: str
+    muted: str
+    border: str
+    """Frames; not text, so it may be fainter."""
+    focus: str
+    """Frame of the panel that has the keys."""
+    accent: str
+    good: str
+    warn: str
+    bad: str
+    selected: str
+    """Background of the selected row."""
+    track: str
+    """Empty part of a bar."""
+    input_wait: str
+    compute: str
+    exposed_communication: str
+    optimizer: str
+    rest: str
+    series: tuple[str, ...]
+    """Lines of a chart, in order."""
+    ansi: bool = False
+    """The terminal's own sixteen colours, for terminals that have no more and for NO_COLOR."""
+
+    @cached_property
+    def styles(self) -> dict[str, Style]:
+        """One prebuilt style per role, plus `title`, `key` and `reverse`."""
+        roles = {f.name: getattr(self, f.name) for f in fields(self) if isinstance(getattr(self, f.name), str)}
+        styles = {role: Style(color=colour) for role, colour in roles.items() if role != "name"}
+        if self.ansi:
+            styles["muted"] = Style(dim=True)
+            styles["text"] = Style()
+        styles["title"] = styles["text"] + Style(bold=True)
+        styles["key"] = styles["accent"] + Style(bold=True)
+        for number, colour in enumerate(self.series):
+            styles[f"series{number}"] = Style(color=colour)
+        return styles
+
+    def style(self, role: str, *, bold: bool = False, selected: bool = False) -> Style:
+        """The style of a role, from a cache, so that equal cells hold the very same object."""
+        return _style(self, role, bold, selected)
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
+@lru_cache(512)
+def _style(palette: Palette, role: str, bold: bool, selected: bool) -> Style:
+    style = palette.styles[role]
+    if bold:
+        style = style + Style(bold=True)
+    if selected:
+        style = style + (Style(reverse=True) if palette.ansi else Style(bgcolor=palette.selected))
+    return style
+
+
+DARK = Palette(
+    name="distmon-dark", dark=True, background="#0e1116", raised="#171c24", text="#d7dde6", muted="#8b96a5", border="#323b48",
+    focus="#5aa9f7", accent="#5aa9f7", good="#5fd38a", warn="#f0b75a", bad="#ff7b72", selected="#1f3350", track="#2a323e",
+    input_wait="#f0b75a", compute="#5aa9f7", exposed_communication="#d78cf0", optimizer="#5fd3bf", rest="#8b96a5",
+    series=("#5aa9f7", "#5fd38a", "#f0b75a", "#d78cf0", "#5fd3bf", "#ff7b72"),
+)  # fmt: skip
+LIGHT = Palette(
+    name="distmon-light", dark=False, background="#fbfbfa", raised="#eceef1", text="#1c2530", muted="#57616e", border="#c3cad3",
+    focus="#0b5cad", accent="#0b5cad", good="#14703a", warn="#855400", bad="#b3261e", selected="#d3e4f7", track="#dde2e8",
+    input_wait="#855400", compute="#0b5cad", exposed_communication="#86309f", optimizer="#0d6b61", rest="#57616e",
+    series=("#0b5cad", "#14703a", "#855400", "#86309f", "#0d6b61", "#b3261e"),
+)  # fmt: skip
+# Okabe and Ito's hues, lightened where the contrast asks for it: told apart with every common colour blindness.
+SAFE = Palette(
+    name="distmon-safe", dark=True, background="#000000", raised="#141414", text="#ffffff", muted="#b4b4b4", border="#5c5c5c",
+    focus="#56b4e9", accent="#56b4e9", good="#56b4e9", warn="#f0e442", bad="#ff8f3f", selected="#26425a", track="#333333",
+    input_wait="#f0e442", compute="#56b4e9", exposed_communication="#e69ac4", optimizer="#2fc79a", rest="#b4b4b4",
+    series=("#56b4e9", "#f0e442", "#e69ac4", "#2fc79a", "#ff8f3f", "#ffffff"),
+)  # fmt: skip
+SAFE_LIGHT = Palette(
+    name="distmon-safe-light", dark=False, background="#ffffff", raised="#efefef", text="#000000", muted="#4d4d4d",
+    border="#9a9a9a", focus="#005a8c", accent="#005a8c", good="#005a8c", warn="#735c00", bad="#a63c00", selected="#cfe5f4",
+    track="#d8d8d8", input_wait="#735c00", compute="#005a8c", exposed_communication="#8f3a6b", optimizer="#00664a",
+    rest="#4d4d4d", series=("#005a8c", "#735c00", "#8f3a6b", "#00664a", "#a63c00", "#000000"),
+)  # fmt: skip
+ANSI = Palette(
+    name="distmon-ansi", dark=True, background="default", raised="default", text="default", muted="default",
+    border="bright_black", focus="bright_blue", accent="bright_cyan", good="green", warn="yellow", bad="bright_red",
+    selected="default", track="bright_black", input_wait="yellow", compute="bright_blue",
+    exposed_communication="bright_magenta", optimizer="bright_cyan", rest="default",
+    series=("bright_blue", "green", "yellow", "bright_magenta", "bright_cyan", "bright_red"), ansi=True,
+)  # fmt: skip
+
+PALETTES = {palette.name: palette for palette in (DARK, LIGHT, SAFE, SAFE_LIGHT, ANSI)}
+
+
+def palette_named(theme: str) -> Palette:
+    """The palette of a theme; a theme that is not ours is drawn with the dark one."""
+    return PALETTES.get(theme, DARK)
+
+
+def textual_theme(palette: Palette) -> Theme:
+    """The palette as a Textual theme, for the framework's own widgets (palette, scroll bars, inputs)."""
+    if palette.ansi:
+        names = {"primary": "ansi_blue", "accent": "ansi_cyan", "success": "ansi_green", "warning": "ansi_yellow"}
+        return Theme(
+            name=palette.name, **names, error="ansi_red", foreground="ansi_default", background="ansi_default",
+            surface="ansi_default", panel="ansi_default", boost="ansi_default", ansi=True,
+        )  # fmt: skip
+    return Theme(
+        name=palette.name, primary=palette.accent, secondary=palette.muted, accent=palette.accent, success=palette.good,
+        warning=palette.warn, error=palette.bad, foreground=palette.text, background=palette.background,
+        surface=palette.raised, panel=palette.raised, dark=palette.dark,
+    )  # fmt: skip

@@ -1,0 +1,106 @@
+"""Lines of text that keep coming: bounded, filtered, following the newest until the reader scrolls up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from textual import events
+from textual.strip import Strip
+
+from distmon.tui.format import fit
+from distmon.tui.widgets.line import Line
+from distmon.tui.widgets.panel import Panel, ScrollMark
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line: a number that only grows, pieces (text, role) before the text, the text and its role."""
+
+    number: int
+    prefix: tuple[tuple[str, str], ...]
+    text: str
+    role: str = "text"
+
+
+class LogView(Panel):
+    """Shows a window on lines that the caller keeps. Following is on until a scroll up, and on again at the end.
+
+    The place is held by line number, so lines that come or fall off the far end do not move what is being read.
+    """
+
+    def __init__(self, title: str, number: int, *, empty: str, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.title, self.number, self.empty = title, number, empty
+        self.following = True
+        self._lines: Sequence[LogLine] = ()
+        self._bottom = 0
+        """Number of the last line in view, when not following."""
+        self._rows = 1
+        self._note = ""
+
+    def show(self, lines: Sequence[LogLine], note: str = "") -> None:
+        """Take the lines that are there now, oldest first; `note` says what filter they passed or what was dropped."""
+        self._lines, self._note = lines, note
+        self.redraw()
+
+    def caption(self) -> Line:
+        palette = self.palette
+        line = Line([(self._note, palette.style("accent"))])
+        if self._note:
+            line.add(" · ", palette.style("muted"))
+        if self.following:
+            return line.add("following", palette.style("good"))
+        below = len(self._lines) - self._end()
+        return line.add(f"paused, {below:,} below", palette.style("warn"))
+
+    def scroll_mark(self) -> ScrollMark | None:
+        end = self._end()
+        return ScrollMark(max(end - self._rows, 0), self._rows, len(self._lines))
+
+    def draw_body(self, width: int, height: int) -> list[Strip]:
+        self._rows = height
+        if not self._lines:
+            return [Line([(fit(self.empty, width, "centre"), self.palette.style("muted"))]).strip(width, self.base)]
+        end = self._end()
+        return [self._draw_line(line, width) for line in self._lines[max(end - height, 0) : end]]
+
+    def _draw_line(self, line: LogLine, width: int) -> Strip:
+        style = self.palette.style
+        return Line([*((text, style(role)) for text, role in line.prefix), (line.text, style(line.role))]).strip(width, self.base)
+
+    def _end(self) -> int:
+        """Index after the last line in view."""
+        count = len(self._lines)
+        if self.following or not count:
+            return count
+        index = self._bottom - self._lines[0].number + 1
+        return min(max(index, min(self._rows, count)), count)
+
+    def scroll_by(self, rows: int) -> None:
+        """Move by rows; at the end, following begins again."""
+        if not self._lines:
+            return
+        count = len(self._lines)
+        end = min(max(self._end() + rows, min(self._rows, count)), count)
+        self.following = end >= count
+        self._bottom = self._lines[end - 1].number
+        self.redraw()
+
+    def follow(self) -> None:
+        self.following = True
+        self.redraw()
+
+    def navigate(self, where: str) -> None:
+        """One of up, down, page_up, page_down, first, last."""
+        page, far = max(self._rows - 1, 1), len(self._lines)
+        steps = {"up": -1, "down": 1, "page_up": -page, "page_down": page, "first": -far, "last": far}
+        self.scroll_by(steps[where])
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        event.stop()
+        self.scroll_by(-3)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        event.stop()
+        self.scroll_by(3)

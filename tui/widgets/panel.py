@@ -1,0 +1,108 @@
+"""A framed canvas: title and figures in the top rule, a number key that focuses it, a scroll mark in the right rule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rich.style import Style
+from textual import events
+from textual.strip import Strip
+
+from distmon.tui.widgets.canvas import Canvas
+from distmon.tui.widgets.line import Line
+
+
+@dataclass(frozen=True)
+class ScrollMark:
+    """What part of the content is in view: rows before it, rows in view, rows in all."""
+
+    before: int
+    visible: int
+    total: int
+
+    def covers(self, row: int, height: int) -> bool:
+        """Whether the mark lies on this row of a track `height` rows high."""
+        if self.total <= self.visible or height <= 0:
+            return False
+        length = max(1, height * self.visible // self.total)
+        top = round((height - length) * self.before / max(self.total - self.visible, 1))
+        return top <= row < top + length
+
+
+class Panel(Canvas, can_focus=True):
+    """Draws its frame and lets `draw_body` fill the inside.
+
+    Where rows are few the frame is only the top rule (`boxed` is False).
+    """
+
+    title = ""
+    number = 0
+    boxed = True
+    body_top = 1
+
+    def draw_body(self, width: int, height: int) -> list[Strip]:
+        raise NotImplementedError
+
+    def caption(self) -> Line:
+        """What the right end of the top rule says."""
+        return Line()
+
+    def scroll_mark(self) -> ScrollMark | None:
+        return None
+
+    def navigate(self, where: str) -> None:
+        """Answer up, down, page_up, page_down, first or last; a panel without rows has nothing to do."""
+
+    @property
+    def body_size(self) -> tuple[int, int]:
+        """Columns and rows inside the frame."""
+        width, height = self.size
+        return (max(width - 4, 0), max(height - 2, 0)) if self.boxed else (max(width - 2, 0), max(height - 1, 0))
+
+    @property
+    def body_left(self) -> int:
+        return 2 if self.boxed else 1
+
+    def draw(self, width: int, height: int) -> list[Strip]:
+        inner_width, inner_height = self.body_size
+        body = self.draw_body(inner_width, inner_height)[:inner_height]
+        body.extend(Strip.blank(inner_width, self.base) for _ in range(inner_height - len(body)))
+        rule = self._rule_style()
+        lines = [self._top_rule(width, rule)]
+        lines.extend(self._framed(body, rule))
+        if self.boxed:
+            lines.append(Line([("╰" + "─" * max(width - 2, 0) + "╯", rule)]).strip(width, self.base))
+        return lines
+
+    def _rule_style(self) -> Style:
+        return self.palette.style("focus" if self.has_focus else "border")
+
+    def _top_rule(self, width: int, rule: Style) -> Strip:
+        palette = self.palette
+        left = Line([("╭─" if self.boxed else "─", rule)])
+        if self.number:
+            left.add(f" {self.number}", palette.style("key"))
+        left.add(f" {self.title} ", palette.style("focus" if self.has_focus else "text", bold=True))
+        corner = "─╮" if self.boxed else "─"
+        caption = self.caption()
+        right = Line([(" ", rule)]).extend(caption).add(" ", rule) if caption.width else Line()
+        right.add(corner, rule)
+        if left.width + right.width >= width:
+            right = Line([(corner, rule)])
+        return left.pad(width - right.width, rule, "─").extend(right).strip(width, self.base)
+
+    def _framed(self, body: list[Strip], rule: Style) -> list[Strip]:
+        mark = self.scroll_mark()
+        left = Line([("│ " if self.boxed else " ", rule)]).strip(self.body_left, self.base)
+        plain = Line([(" │" if self.boxed else " ", rule)]).strip(self.body_left, self.base)
+        marked = Line([(" ┃" if self.boxed else "┃", self.palette.style("accent"))]).strip(self.body_left, self.base)
+        return [
+            Strip.join([left, strip, marked if mark and mark.covers(row, len(body)) else plain])
+            for row, strip in enumerate(body)
+        ]
+
+    def on_focus(self, event: events.Focus) -> None:
+        self.redraw()
+
+    def on_blur(self, event: events.Blur) -> None:
+        self.redraw()

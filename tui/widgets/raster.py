@@ -1,0 +1,114 @@
+"""From samples to braille: min/max-preserving bins, then dots. Pure functions, no widget."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+
+from distmon.tui.glyphs import BRAILLE
+
+Bin = tuple[float, float] | None
+"""Least and greatest value of the samples in one bin, or None where there is no sample."""
+
+_DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
+_TIME_STEPS = (0.05, 0.1, 0.2, 0.25, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400)
+
+
+def nice_time_step(seconds: float) -> float:
+    """The least handsome time step that is at least this long."""
+    for step in _TIME_STEPS:
+        if step >= seconds * (1 - 1e-9):
+            return step
+    return math.ceil(seconds / 86400) * 86400.0
+
+
+def nice_ceiling(value: float, previous: float = 0.0) -> float:
+    """An axis end for values up to `value`; it stays at `previous` while that still suits, so that the axis does not jitter."""
+    if previous > 0 and previous >= value >= 0.45 * previous:
+        return previous
+    if not value > 0:
+        return 1.0
+    magnitude = 10.0 ** math.floor(math.log10(value))
+    for factor in (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10):
+        if factor * magnitude >= value * (1 + 1e-9):
+            return factor * magnitude
+    return 20 * magnitude
+
+
+def bins(times: Sequence[float], values: Sequence[float | None], start: float, step: float, count: int) -> list[Bin]:
+    """Least and greatest value per bin; a sample of a single bin keeps its spike however long the history is.
+
+    `times` is sorted; bin i holds start + i*step <= time < start + (i+1)*step. None and NaN are gaps.
+    """
+    result: list[Bin] = [None] * count
+    for i in range(bisect_left(times, start), bisect_left(times, start + step * count)):
+        value = values[i]
+        if value is None or value != value:
+            continue
+        column = min(int((times[i] - start) / step), count - 1)
+        held = result[column]
+        if held is None:
+            result[column] = (value, value)
+        elif value < held[0]:
+            result[column] = (value, held[1])
+        elif value > held[1]:
+            result[column] = (held[0], value)
+    return result
+
+
+def bridged(columns: Sequence[Bin], reach: int) -> list[Bin]:
+    """Fill holes of at most `reach` bins by a straight line: samples farther apart than a bin are not a gap."""
+    result = list(columns)
+    last = -1
+    for i, column in enumerate(columns):
+        if column is None:
+            continue
+        before = columns[last] if last >= 0 else None
+        if before is not None and 1 < i - last <= reach + 1:
+            a, b = (before[0] + before[1]) / 2, (column[0] + column[1]) / 2
+            for k in range(last + 1, i):
+                value = a + (b - a) * (k - last) / (i - last)
+                result[k] = (value, value)
+        last = i
+    return result
+
+
+def dots(columns: Sequence[Bin], rows: int, low: float, high: float, fill: bool = False) -> list[list[int]]:
+    """Braille dot masks, `rows` lines of len(columns)/2 cells: one line through the bins, or the area under it.
+
+    Values outside low..high are drawn at the edge.
+    """
+    cells = [[0] * ((len(columns) + 1) // 2) for _ in range(rows)]
+    top = rows * 4 - 1
+    scale = top / (high - low) if high > low else 0.0
+
+    def level(value: float) -> int:
+        return top - round(min(max((value - low) * scale, 0.0), float(top)))
+
+    previous: tuple[int, int] | None = None
+    for x, column in enumerate(columns):
+        if column is None:
+            previous = None
+            continue
+        upper, lower = level(column[1]), level(column[0])
+        first, last = (upper, top) if fill else _joined(upper, lower, previous)
+        previous = (upper, lower)
+        for y in range(first, last + 1):
+            cells[y >> 2][x >> 1] |= _DOTS[x & 1][y & 3]
+    return cells
+
+
+def _joined(upper: int, lower: int, previous: tuple[int, int] | None) -> tuple[int, int]:
+    """The rows of dots that touch the previous column's, so that a steep line has no holes."""
+    if previous is None:
+        return upper, lower
+    if upper > previous[1] + 1:
+        return previous[1] + 1, lower
+    if lower < previous[0] - 1:
+        return upper, previous[0] - 1
+    return upper, lower
+
+
+def braille(mask: int) -> str:
+    return chr(BRAILLE + mask)
