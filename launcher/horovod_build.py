@@ -10,6 +10,7 @@ import os
 import re
 import tarfile
 import tempfile
+import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +21,7 @@ from distmon.launcher.long_command import Progress, ReportProgress, run_long
 
 HOROVOD_VERSION = "0.28.1"
 # Part of the cache's key: raise it whenever the same inputs would give another wheel.
-_RECIPE = 1
+_RECIPE = 2
 _BUILD_REQUIREMENTS = ["setuptools<82", "wheel", "packaging", "cloudpickle", "psutil", "pyyaml", "cffi>=1.4.0"]
 _CMAKE_REQUIREMENT = "cmake<4"
 _FLAGS = {"HOROVOD_WITH_GLOO": "1", "HOROVOD_WITHOUT_MPI": "1", "HOROVOD_WITHOUT_MXNET": "1"}
@@ -28,6 +29,10 @@ _FLAGS = {"HOROVOD_WITH_GLOO": "1", "HOROVOD_WITHOUT_MPI": "1", "HOROVOD_WITHOUT
 _USER_FLAG = re.compile(r"HOROVOD_(WITH|WITHOUT|GPU|CPU_OPERATIONS|NCCL|CUDA|ROCM|BUILD|ALLOW_MIXED|MPICXX)\w*$")
 _BYTES_PER_COMPILER = 3 * 10**9
 _TORCH_NEEDS_CXX17 = (2, 1)
+_CXX14 = "set(CMAKE_CXX_STANDARD 14)"
+_CXX17 = "set(CMAKE_CXX_STANDARD 17)"
+_FOLDER_BY_REGEX = 'string(REGEX REPLACE "${PROJECT_SOURCE_DIR}(/)?" "" SUB_FOLDER "${CMAKE_CURRENT_SOURCE_DIR}")'
+_FOLDER_BY_PATH = 'file(RELATIVE_PATH SUB_FOLDER "${PROJECT_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}")'
 
 
 def default_cache() -> Path:
@@ -62,7 +67,7 @@ def install(python: Path, wheel: Path, report: ReportProgress) -> None:
         raise DistmonError(f"{python} has no pip: {python} -m ensurepip")
     log = wheel.parent / "install.log"
     pip = [python, "-m", "pip", "install", "--disable-pip-version-check"]
-    modules = [f"horovod.{name}" for name in ("torch", "tensorflow") if getattr(target, name)]
+    modules = [f"horovod.{framework}" for framework in target.frameworks]
     checks = "; ".join(f"import {module}" for module in modules)
     run_long([*pip, "--force-reinstall", "--no-deps", wheel], "Installing Horovod", log, report)
     run_long([*pip, wheel], "Installing what Horovod needs", log, report)
@@ -125,12 +130,13 @@ def _build_in(folder: Path, target: Target, flags: Mapping[str, str], report: Re
         work = Path(scratch)
         environment = _bring_tools(work, target, flags, log, report)
         source = _fetch_source(work, target, environment, log, report)
-        raise_cxx_standard(source, target.torch)
+        mend_source(source, target.torch)
         command = [target.python, "setup.py", "--quiet", "bdist_wheel", "--dist-dir", work / "dist"]
         run_long(command, "Compiling Horovod", log, report, environment, source)
         built = cached_wheel(work / "dist")
         if built is None:
             raise DistmonError(f"Horovod's build left no wheel; its output is in {log}")
+        _refuse_if_incomplete(built, target, log)
         # The rename is atomic: a cut build never leaves a wheel that looks finished.
         return built.replace(folder / built.name)
 
@@ -173,16 +179,30 @@ def _fetch_source(
     return work / f"horovod-{HOROVOD_VERSION}"
 
 
-def raise_cxx_standard(source: Path, torch: str | None) -> None:
-    """Let Horovod compile as C++17, which PyTorch's headers demand from 2.1 on."""
-    if torch is None or _version(torch) < _TORCH_NEEDS_CXX17:
-        return
-    for path in (source / "CMakeLists.txt", source / "horovod" / "torch" / "CMakeLists.txt"):
+def mend_source(source: Path, torch: str | None) -> None:
+    """Edit Horovod's build files in place, so that they work here. Raises DistmonError if they are not as expected.
+
+    C++17 is what PyTorch's headers demand from 2.1 on. The folder of the libraries is worked out with the source's path as a
+    regular expression: with a + in the path they would end up at a place where nothing finds them.
+    """
+    edits = [("cmake/Utilities.cmake", _FOLDER_BY_REGEX, _FOLDER_BY_PATH)]
+    if torch is not None and _version(torch) >= _TORCH_NEEDS_CXX17:
+        edits += [(name, _CXX14, _CXX17) for name in ("CMakeLists.txt", "horovod/torch/CMakeLists.txt")]
+    for name, old, new in edits:
+        path = source / name
         text = path.read_text()
-        raised = text.replace("set(CMAKE_CXX_STANDARD 14)", "set(CMAKE_CXX_STANDARD 17)")
-        if raised == text:
-            raise DistmonError(f"{path} is not as in Horovod {HOROVOD_VERSION}: no C++ standard to raise")
-        path.write_text(raised)
+        if old not in text:
+            raise DistmonError(f"{path} is not as in Horovod {HOROVOD_VERSION}: it has no {old}")
+        path.write_text(text.replace(old, new))
+
+
+def _refuse_if_incomplete(wheel: Path, target: Target, log: Path) -> None:
+    """Horovod's build can succeed without the libraries that it was made for."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    for framework in target.frameworks:
+        if not any(re.match(rf"horovod/{framework}/mpi_lib\w*\..*so$", name) for name in names):
+            raise DistmonError(f"Horovod was built without its library for {framework}; the build's output is in {log}")
 
 
 def _version(text: str) -> tuple[int, int]:

@@ -72,6 +72,11 @@ class Target:
     tensorflow: str | None
     horovod: str | None
 
+    @property
+    def frameworks(self) -> list[str]:
+        """The frameworks that Horovod has a library for and that are there, by their folder's name in Horovod."""
+        return [name for name in ("torch", "tensorflow") if getattr(self, name) is not None]
+
 
 @dataclass(frozen=True)
 class Tools:
