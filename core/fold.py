@@ -111,7 +111,8 @@ def _mark_set(state: SessionState, event: ev.MarkSet) -> None:
 def _membership_changed(state: SessionState, event: ev.MembershipChanged) -> None:
     state.membership.append(event)
     severity: Severity = "warning" if event.change in ("host_failed", "host_blacklisted", "host_left") else "info"
-    _say(state, event.at, severity, f"{event.change.replace('_', ' ')} {event.host} {event.detail}".rstrip(), event.rank, event.host)
+    text = f"{event.change.replace('_', ' ')} {event.host} {event.detail}".rstrip()
+    _say(state, event.at, severity, text, event.rank, event.host)
 
 
 def _worker_identified(state: SessionState, event: ev.WorkerIdentified) -> None:
@@ -138,15 +139,16 @@ def _add_to_history(state: SessionState, event: ev.StepsRecorded) -> None:
     if state.samples_history is None or state.steps_history is None:
         state.samples_history, state.steps_history = Bins(start), Bins(start)
         state.phase_history = {name: Bins(start) for name in (*PHASES, "rest", "step")}
-    samples, steps = state.samples_history.spread, state.steps_history.spread
-    counts = event.samples or [None] * len(event.duration_ns)
-    for offset, duration, count in zip(event.start_ns, event.duration_ns, counts, strict=True):
-        begin = event.origin + offset / 1e9
-        end = begin + duration / 1e9
-        steps(begin, end, 1.0)
-        if count is not None:
-            samples(begin, end, count)
     first, last = event.origin, event.origin + (event.start_ns[-1] + event.duration_ns[-1]) / 1e9
+    counts = event.samples or []
+    if last - first <= 2 * state.steps_history.width_s:
+        state.steps_history.spread(first, last, len(event.duration_ns))
+        state.samples_history.spread(first, last, sum(count or 0 for count in counts))
+    else:
+        for offset, duration in zip(event.start_ns, event.duration_ns, strict=True):
+            state.steps_history.spread(first + offset / 1e9, first + (offset + duration) / 1e9, 1.0)
+        for offset, duration, count in zip(event.start_ns, event.duration_ns, counts, strict=False):
+            state.samples_history.spread(first + offset / 1e9, first + (offset + duration) / 1e9, count or 0)
     rest = whole = sum(event.duration_ns) / 1e9
     for name in PHASES:
         seconds = sum(v for v in getattr(event, name + "_ns") or () if v is not None) / 1e9
@@ -157,7 +159,10 @@ def _add_to_history(state: SessionState, event: ev.StepsRecorded) -> None:
 
 
 def _span_recorded(state: SessionState, event: ev.SpanRecorded) -> None:
-    _rank(state, event.rank).span_totals[event.span] += event.duration_s  # type: ignore[assignment]
+    rank = _rank(state, event.rank)
+    rank.span_totals[event.span] = rank.span_totals.get(event.span, 0.0) + event.duration_s
+    if event.span in ("evaluation", "checkpoint"):
+        rank.last_span_end = max(rank.last_span_end, event.started + event.duration_s)
     state.spans.append(Span(event.span, event.rank, event.started, event.duration_s, event.name))
     if event.rank == 0 and event.span in ("evaluation", "checkpoint"):
         _say(state, event.started, "info", f"{event.span} {event.name} took {event.duration_s:.2f} s".replace("  ", " "), 0)

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from distmon.core.quantiles import quantile
 from distmon.core.state import NodeState, SessionState
-from distmon.core.steps import PHASES, Generation, RankSteps, Totals
+from distmon.core.steps import PHASES, Generation, RankSteps, Totals, batch_totals
 from distmon.core.warmup import MIN_STEPS, Warmup, find_warmup
 
 ROLLING_S = 30.0
@@ -69,7 +69,7 @@ def current_generation(state: SessionState) -> Generation | None:
 
 
 def step_series(generation: Generation) -> tuple[list[float], list[int]]:
-    """Mean duration over ranks (s) and samples over ranks of each step that all ranks have reported, up to the first that is open.
+    """Mean duration over ranks (s) and samples over ranks of each step that all ranks have reported.
 
     Past the limit of the series one entry is the mean of `width` neighbouring steps.
     """
@@ -95,7 +95,7 @@ def warmup(generation: Generation) -> Warmup:
 
 
 def _milestone(n: int) -> int:
-    """The largest of a fixed ladder of lengths, each a twentieth longer than the last, up to n: live and replay climb the same one."""
+    """The largest of a fixed ladder of lengths, each a twentieth longer than the last, so that live and replay climb the same."""
     if n <= 20:
         return n
     rung = int(math.log(n / 20) / math.log(1.05))
@@ -176,7 +176,7 @@ def _rolling(state: SessionState, window_s: float, *, samples: bool) -> float | 
 def _rolling_end(state: SessionState, generation: Generation) -> float:
     """The end of the last step; now, once the next step is overdue, so that a stall shows."""
     last = min(r.last_end for r in generation.ranks.values() if r.last_end is not None)
-    usual = max((r.recent[-1].duration_s for r in generation.ranks.values() if r.recent), default=0.0)
+    usual = max((r.batches[-1].duration_ns[-1] / 1e9 for r in generation.ranks.values()), default=0.0)
     stop = state.job.ended_at if state.job.status == "ended" and state.job.ended_at is not None else None
     if stop is not None or state.now - last <= max(5.0, 3 * usual):
         return last
@@ -314,24 +314,24 @@ def rank_rows(state: SessionState) -> list[RankRow]:
 
 def recent_split(rank: RankSteps, count: int = RECENT) -> Split | None:
     """Mean over a rank's last steps."""
-    last = list(rank.recent)[-count:]
-    if not last:
-        return None
-    step = math.fsum(s.duration_s for s in last) / len(last)
-    means: list[float | None] = []
-    for i in range(len(PHASES)):
-        seen = [v for s in last if (v := s.phases_s[i]) is not None]
-        means.append(math.fsum(seen) / len(seen) if seen else None)
-    rest = step - math.fsum(v for s in last for v in s.phases_s if v is not None) / len(last)
-    return Split(step, means[0], means[1], means[2], means[3], rest)
+    return split(_recent_totals(rank, count))
+
+
+def _recent_totals(rank: RankSteps, count: int = RECENT) -> Totals:
+    """Sums over whole batches, the latest first, until they hold at least `count` steps."""
+    total = Totals()
+    for batch in reversed(rank.batches):
+        total = total.plus(batch_totals(batch))
+        if total.steps >= count:
+            break
+    return total
 
 
 def _recent_rate(rank: RankSteps) -> float | None:
-    last = list(rank.recent)[-RECENT:]
-    if not last or any(s.samples is None for s in last):
+    total = _recent_totals(rank)
+    if not total.duration_ns or total.sampled_steps < total.steps:
         return None
-    seconds = math.fsum(s.duration_s for s in last)
-    return sum(s.samples or 0 for s in last) / seconds if seconds > 0 else None
+    return total.samples / total.duration_ns * 1e9
 
 
 def rank_status(state: SessionState, number: int) -> str:

@@ -61,8 +61,10 @@ class RankState:
     epochs: int | None = None
     steps_per_epoch: int | None = None
     epoch: int | None = None
-    span_totals: Counter[str] = field(default_factory=Counter)
+    span_totals: dict[str, float] = field(default_factory=dict)
     """Seconds per kind of span, over the session."""
+    last_span_end: float = 0.0
+    """End of its last evaluation or checkpoint."""
 
 
 @dataclass(slots=True, frozen=True)

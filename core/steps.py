@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
 
 from distmon.core.events import StepsRecorded
 from distmon.core.quantiles import Quantiles
@@ -17,6 +19,11 @@ EXACT_PREFIX = 512
 RECENT_STEPS = 256
 MAX_SERIES = 65_536
 MAX_BINS = 3_600
+
+if TYPE_CHECKING:
+    Int64s = array[int]
+else:
+    Int64s = array  # Python 3.11 cannot subscript it, and the states' codec resolves annotations
 
 
 class Step(NamedTuple):
@@ -56,6 +63,10 @@ class Totals(NamedTuple):
         return self - (Totals() - other)
 
 
+Row = tuple[int, int | None, int | None, int | None, int | None, int | None]
+"""Duration, the four phases (ns) and samples of one step."""
+
+
 @dataclass(slots=True)
 class RankSteps:
     """The steps of one rank in one generation."""
@@ -69,72 +80,101 @@ class RankSteps:
     epoch: int | None = None
     micro_batches: int = 0
     durations: Quantiles = field(default_factory=Quantiles)
-    recent: deque[Step] = field(default_factory=lambda: deque(maxlen=RECENT_STEPS))
-    checkpoints: list[Totals] = field(default_factory=lambda: [Totals()])
-    """Totals after each of the first EXACT_PREFIX steps, then after each batch at a widening spacing."""
+    prefix: list[Row] = field(default_factory=list)
+    """The first EXACT_PREFIX steps, so that any warm-up within them can be taken off exactly."""
+    checkpoints: list[Totals] = field(default_factory=list)
+    """Totals after batches past the prefix, at a widening spacing."""
+    batches: deque[StepsRecorded] = field(default_factory=deque)
+    """The last batches, that hold at least RECENT_STEPS steps between them."""
+    kept_steps: int = 0
 
     def add(self, batch: StepsRecorded) -> None:
         """Adds a batch; batches of one worker come in order."""
-        self.worker = batch.worker
-        columns = [_column(batch, name) for name in PHASES]
-        samples = batch.samples or [None] * len(batch.duration_ns)
-        exact = self.totals.steps < EXACT_PREFIX
-        for i, duration in enumerate(batch.duration_ns):
-            row = (columns[0][i], columns[1][i], columns[2][i], columns[3][i])
-            if exact:
-                self._accumulate((duration,), tuple((v,) for v in row), (samples[i],))
-                self.checkpoints.append(self.totals)
-            if len(batch.duration_ns) - i <= RECENT_STEPS:
-                self._remember(batch, i, duration, row, samples[i])
-        if not exact:
-            self._accumulate(batch.duration_ns, columns, samples)
+        count = len(batch.duration_ns)
+        columns = _columns(batch)
+        if (room := EXACT_PREFIX - len(self.prefix)) > 0:
+            self.prefix.extend(islice(zip(*columns, strict=True), room))
+        self.totals = self.totals.plus(_sum(columns))
+        if self.totals.steps > EXACT_PREFIX:
             self._checkpoint()
         self.durations.extend([duration / 1e9 for duration in batch.duration_ns])
-        self.micro_batches += sum(batch.micro_batches) if batch.micro_batches else len(batch.duration_ns)
+        self.micro_batches += sum(batch.micro_batches) if batch.micro_batches else count
+        self._keep(batch, count)
+        self.worker = batch.worker
         if self.first_start is None:
             self.first_start = batch.origin
-        self.last_step = batch.first_step + len(batch.duration_ns) - 1
+        self.last_step = batch.first_step + count - 1
         self.last_end = batch.origin + (batch.start_ns[-1] + batch.duration_ns[-1]) / 1e9
         if batch.epoch is not None:
             self.epoch = batch.epoch
 
     def steady(self, warmup_steps: int) -> Totals:
-        """Totals of the steps after the first `warmup_steps`, to the nearest checkpoint at or after that."""
+        """Totals of the steps after the first `warmup_steps`; past the exact prefix, after the next checkpoint."""
+        if warmup_steps <= len(self.prefix):
+            return self.totals - _sum(list(zip(*self.prefix[:warmup_steps], strict=True)) or [()] * 6)
         for before in self.checkpoints:
             if before.steps >= warmup_steps:
                 return self.totals - before
         return Totals()
 
-    def _accumulate(self, durations: list[int] | tuple[int, ...], columns: object, samples: object) -> None:
-        phases = [[v for v in column if v is not None] for column in columns]  # type: ignore[attr-defined]
-        known = [s for s in samples if s is not None]  # type: ignore[attr-defined]
-        self.totals = self.totals.plus(
-            Totals(
-                len(durations),
-                sum(durations),
-                sum(known),
-                len(known),
-                (sum(phases[0]), sum(phases[1]), sum(phases[2]), sum(phases[3])),
-                (len(phases[0]), len(phases[1]), len(phases[2]), len(phases[3])),
-            )
-        )
+    def recent(self, count: int = RECENT_STEPS) -> list[Step]:
+        """The last steps, oldest first."""
+        steps: deque[Step] = deque()
+        for batch in reversed(self.batches):
+            columns = _columns(batch)
+            for i in range(len(batch.duration_ns) - 1, -1, -1):
+                if len(steps) == count:
+                    return list(steps)
+                duration = batch.duration_ns[i]
+                end = batch.origin + (batch.start_ns[i] + duration) / 1e9
+                a, b, c, d = (None if (v := column[i]) is None else v / 1e9 for column in columns[1:5])
+                steps.appendleft(Step(batch.first_step + i, end, duration / 1e9, (a, b, c, d), columns[5][i]))
+        return list(steps)
 
-    def _remember(
-        self, batch: StepsRecorded, i: int, duration: int, row: tuple[int | None, ...], samples: int | None
-    ) -> None:
-        a, b, c, d = (None if v is None else v / 1e9 for v in row)
-        end = batch.origin + (batch.start_ns[i] + duration) / 1e9
-        self.recent.append(Step(batch.first_step + i, end, duration / 1e9, (a, b, c, d), samples))
+    def _keep(self, batch: StepsRecorded, count: int) -> None:
+        self.batches.append(batch)
+        self.kept_steps += count
+        while self.kept_steps - (oldest := len(self.batches[0].duration_ns)) >= RECENT_STEPS:
+            self.batches.popleft()
+            self.kept_steps -= oldest
 
     def _checkpoint(self) -> None:
         self.checkpoints.append(self.totals)
-        if len(self.checkpoints) > 2 * EXACT_PREFIX:
-            del self.checkpoints[EXACT_PREFIX + 1 :: 2]
+        if len(self.checkpoints) > EXACT_PREFIX:
+            del self.checkpoints[1::2]
 
 
-def _column(batch: StepsRecorded, phase: str) -> list[int | None]:
-    column: list[int | None] | None = getattr(batch, phase + "_ns")
-    return column if column is not None else [None] * len(batch.duration_ns)
+_Columns = Sequence[Sequence[int | None]]
+
+
+def _columns(batch: StepsRecorded) -> list[Sequence[int | None]]:
+    """Duration, phases and samples, each as long as the batch."""
+    nothing = [None] * len(batch.duration_ns)
+    return [
+        batch.duration_ns,
+        batch.input_wait_ns or nothing,
+        batch.compute_ns or nothing,
+        batch.exposed_communication_ns or nothing,
+        batch.optimizer_ns or nothing,
+        batch.samples or nothing,
+    ]
+
+
+def batch_totals(batch: StepsRecorded) -> Totals:
+    """The sums of one batch."""
+    return _sum(_columns(batch))
+
+
+def _sum(columns: _Columns) -> Totals:
+    (duration, count), *phases, (samples, sampled) = (_sum_known(column) for column in columns)
+    (a, seen_a), (b, seen_b), (c, seen_c), (d, seen_d) = phases
+    return Totals(count, duration, samples, sampled, (a, b, c, d), (seen_a, seen_b, seen_c, seen_d))
+
+
+def _sum_known(column: Sequence[int | None]) -> tuple[int, int]:
+    """Sum and number of the values that are not None."""
+    known = [value for value in column if value is not None] if None in column else column
+    return sum(known), len(known)  # type: ignore[arg-type]
 
 
 @dataclass(slots=True)
@@ -145,9 +185,9 @@ class JobSeries:
     """
 
     width: int = 1
-    samples: array[int] = field(default_factory=lambda: array("q"))
-    duration_ns: array[int] = field(default_factory=lambda: array("q"))
-    reports: array[int] = field(default_factory=lambda: array("q"))
+    samples: Int64s = field(default_factory=lambda: array("q"))
+    duration_ns: Int64s = field(default_factory=lambda: array("q"))
+    reports: Int64s = field(default_factory=lambda: array("q"))
     sampled: bool = True
     """False once a step came without its number of samples."""
 

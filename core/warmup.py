@@ -115,7 +115,10 @@ def _hampel(points: list[float]) -> list[float]:
 
 
 def _pelt(points: list[float]) -> list[int]:
-    """Starts of the segments of constant mean that minimise squared error plus 3 ln n per changepoint, scaled for autocorrelation."""
+    """Starts of the segments of constant mean that minimise squared error plus a penalty per changepoint.
+
+    The penalty is 3 ln n times the noise variance, scaled for autocorrelation.
+    """
     n = len(points)
     differences = [b - a for a, b in pairwise(points)]
     sigma = max(_centre_and_spread(differences)[1] / math.sqrt(2), 1e-4)

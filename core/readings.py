@@ -1,0 +1,64 @@
+"""What a node's last reading comes to: the few sums and shares that screens show of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from distmon.core.events import NodeSampled
+from distmon.core.state import NodeState, SessionState
+
+LOOPBACK = "lo"
+
+
+@dataclass(slots=True, frozen=True)
+class NetworkTotal:
+    """Bytes per second over interfaces; `names` says which."""
+
+    received_bytes_per_s: float | None
+    sent_bytes_per_s: float | None
+    names: tuple[str, ...]
+
+
+def memory_percent(sample: NodeSampled) -> float | None:
+    """Memory in use as a share of all, 0 to 100."""
+    if sample.memory_used_bytes is None or not sample.memory_total_bytes:
+        return None
+    return 100 * sample.memory_used_bytes / sample.memory_total_bytes
+
+
+def network_total(sample: NodeSampled) -> NetworkTotal:
+    """The interfaces that training uses where that is known, or else all but loopback; loopback where there is no other."""
+    used = [n for n in sample.networks if n.used_by_training]
+    chosen = used or [n for n in sample.networks if n.name != LOOPBACK] or sample.networks
+    return NetworkTotal(
+        _sum(n.received_bytes_per_s for n in chosen),
+        _sum(n.sent_bytes_per_s for n in chosen),
+        tuple(n.name for n in chosen),
+    )
+
+
+def gpu_utilization_percent(sample: NodeSampled) -> float | None:
+    """Mean over the GPUs that report it."""
+    known = [gpu.utilization_percent for gpu in sample.gpus if gpu.utilization_percent is not None]
+    return sum(known) / len(known) if known else None
+
+
+def gpu_power_w(sample: NodeSampled) -> float | None:
+    """Sum over the GPUs that report it."""
+    return _sum(gpu.power_w for gpu in sample.gpus)
+
+
+def cores_on(sample: NodeSampled) -> int:
+    """Cores that are switched on; a core without a reading is off."""
+    return sum(percent is not None for percent in sample.cores_percent)
+
+
+def reading_age_s(state: SessionState, node: NodeState) -> float | None:
+    """Seconds since anything came from the node; None where nothing ever did."""
+    return None if node.last_heard <= 0 else max(state.now - node.last_heard, 0.0)
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None

@@ -1,0 +1,290 @@
+"""What holds the job back, in words: pure rules over the state, each with its evidence and the first thing to try.
+
+All shares have one denominator: the ranks' step time of the window. Where a phase was not seen, rules that need it are silent.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from distmon.core.measures import ALL_PHASES, RECENT, Split, current_generation, elapsed, recent_split, step_split, warmup
+from distmon.core.quantiles import median, quantile
+from distmon.core.state import SessionState
+from distmon.core.steps import Generation, RankSteps
+from distmon.core.wall import wall_split
+
+STRAGGLER_SHARE = 0.05
+INPUT_SHARE = 0.10
+COMMUNICATION_SHARE = 0.20
+COMPUTE_SHARE = 0.70
+WALL_SHARE = 0.20
+STALL_S = 10.0
+BUSY_PERCENT = 95.0
+
+
+class Verdict(Struct, frozen=True, kw_only=True):
+    """One finding. `gain_percent` is the interquartile range, over the window's steps, of the step time that would be saved."""
+
+    kind: str
+    text: str
+    evidence: str
+    try_first: str
+    rank: int | None = None
+    host: str = ""
+    phase: str | None = None
+    from_s: float | None = None
+    to_s: float | None = None
+    gain_percent: tuple[float, float] | None = None
+
+
+def verdicts(state: SessionState) -> list[Verdict]:
+    """The findings, the gravest first; empty where there is not enough to tell."""
+    generation = current_generation(state)
+    if generation is None or all(r.totals.steps < RECENT for r in generation.ranks.values()):
+        return [v for v in (_stall(state, generation),) if v]
+    found = [
+        _stall(state, generation),
+        *_stragglers(state, generation),
+        _input_bound(state, generation),
+        _communication_bound(state, generation),
+        _cpu_oversubscribed(state),
+        _wall_dominated(state, generation),
+    ]
+    kept = [v for v in found if v]
+    return kept or [v for v in (_compute_bound(state, generation),) if v]
+
+
+def _stall(state: SessionState, generation: Generation | None) -> Verdict | None:
+    if generation is None or state.job.status != "running":
+        return None
+    last = max((r.last_end or 0.0) for r in generation.ranks.values())
+    usual = max((r.durations.quantile(0.5) or 0.0) for r in generation.ranks.values())
+    silence = state.now - last
+    if silence <= max(STALL_S, 5 * usual):
+        return None
+    return Verdict(
+        kind="stall",
+        text=f"no rank has finished a step for {silence:.0f} s",
+        evidence=f"usual step {usual:.3f} s",
+        try_first="look at the ranks' output; an evaluation or checkpoint that distmon does not know looks the same",
+        from_s=_since(state, last),
+        to_s=_since(state, state.now),
+    )
+
+
+def _stragglers(state: SessionState, generation: Generation) -> list[Verdict]:
+    """Ranks that the others wait for: they wait least in the collective, and their own work is longer."""
+    splits = {number: s for number, r in generation.ranks.items() if (s := recent_split(r))}
+    waits = {number: s.exposed_communication for number, s in splits.items() if s.exposed_communication is not None}
+    if len(waits) < 2 or len(waits) < len(generation.ranks):
+        return []
+    usual = _Usual(splits)
+    found = []
+    for rank, wait in sorted(waits.items(), key=lambda item: item[1]):
+        split = splits[rank]
+        others = usual.of("exposed_communication", wait)
+        late = others - wait
+        if late < STRAGGLER_SHARE * split.step_s:
+            break
+        phase, excess = _excess_phase(split, usual)
+        if phase is None or excess < 0.5 * late:
+            continue
+        low, high = _lateness_range(generation, rank)
+        if low <= 0:
+            continue
+        host = state.ranks[rank].host if rank in state.ranks else ""
+        found.append(
+            Verdict(
+                kind="straggler",
+                text=f"rank {rank} is late by {late * 1e3:.1f} ms a step in {_words(phase)}; the others wait for it",
+                evidence=f"waits {wait * 1e3:.1f} ms for allreduce where the others wait {others * 1e3:.1f} ms",
+                try_first=_REMEDIES[phase],
+                rank=rank,
+                host=host,
+                phase=phase,
+                gain_percent=(low, high),
+                from_s=_window(state, generation)[0],
+                to_s=_window(state, generation)[1],
+            )
+        )
+    return found
+
+
+class _Usual:
+    """Medians over ranks, less one rank's own value: of two ranks, what is usual is the other."""
+
+    def __init__(self, splits: dict[int, Split]) -> None:
+        self.ordered = {name: sorted(v for s in splits.values() if (v := s.phase(name)) is not None) for name in ALL_PHASES}
+
+    def of(self, phase: str, own: float) -> float:
+        """The median of the other ranks' values; the own one if there is no other."""
+        values = list(self.ordered[phase])
+        values.remove(own)
+        found = quantile(values, 0.5)
+        return own if found is None else found
+
+
+def _excess_phase(own: Split, usual: _Usual) -> tuple[str | None, float]:
+    """The phase, other than communication, in which a rank exceeds the others' median most, and by how many seconds."""
+    best: tuple[str | None, float] = (None, 0.0)
+    for name in ALL_PHASES:
+        value = own.phase(name)
+        if name == "exposed_communication" or value is None:
+            continue
+        excess = value - usual.of(name, value)
+        if excess > best[1]:
+            best = (name, excess)
+    return best
+
+
+def _lateness_range(generation: Generation, rank: int) -> tuple[float, float]:
+    """Interquartile range, in percent of the step, of how much longer the median of the others waits than this rank, step by step."""
+    exposed: dict[int, list[float]] = {}
+    for r in generation.ranks.values():
+        if r.rank != rank:
+            for step in r.recent(RECENT):
+                if (wait := step.phases_s[2]) is not None:
+                    exposed.setdefault(step.step, []).append(wait)
+    shares = []
+    for step in generation.ranks[rank].recent(RECENT):
+        own, others = step.phases_s[2], exposed.get(step.step, [])
+        if own is not None and len(others) == len(generation.ranks) - 1 and step.duration_s > 0:
+            shares.append(100 * ((median(others) or 0.0) - own) / step.duration_s)
+    shares.sort()
+    return quantile(shares, 0.25) or 0.0, quantile(shares, 0.75) or 0.0
+
+
+def _input_bound(state: SessionState, generation: Generation) -> Verdict | None:
+    shares = sorted(v for r in generation.ranks.values() if (s := recent_split(r)) and (v := s.share("input_wait")) is not None)
+    share = quantile(shares, 0.5)
+    if share is None or share < INPUT_SHARE:
+        return None
+    return Verdict(
+        kind="input_bound",
+        text=f"training waits for its input {share:.0%} of each step",
+        evidence=f"median rank over the last {RECENT} steps; least {shares[0]:.0%}, most {shares[-1]:.0%}",
+        try_first=_REMEDIES["input_wait"],
+        phase="input_wait",
+        gain_percent=_phase_range(generation, 0),
+        from_s=_window(state, generation)[0],
+        to_s=_window(state, generation)[1],
+    )
+
+
+def _communication_bound(state: SessionState, generation: Generation) -> Verdict | None:
+    """The least exposed communication of any rank: that much is transfer, waiting for nobody."""
+    splits = [s for r in generation.ranks.values() if (s := recent_split(r))]
+    shares = [v for s in splits if (v := s.share("exposed_communication")) is not None]
+    if len(shares) < len(generation.ranks) or len(shares) < 2 or min(shares) < COMMUNICATION_SHARE:
+        return None
+    return Verdict(
+        kind="communication_bound",
+        text=f"at least {min(shares):.0%} of each step is spent waiting for allreduce on every rank",
+        evidence=f"exposed communication between {min(shares):.0%} and {max(shares):.0%} over ranks, last {RECENT} steps",
+        try_first="a larger batch per rank, gradient accumulation, or fp16 compression of the gradients",
+        phase="exposed_communication",
+        gain_percent=_phase_range(generation, 2),
+        from_s=_window(state, generation)[0],
+        to_s=_window(state, generation)[1],
+    )
+
+
+def _compute_bound(state: SessionState, generation: Generation) -> Verdict | None:
+    split = step_split(generation)
+    share = split.share("compute") if split else None
+    if share is None or share < COMPUTE_SHARE:
+        return None
+    return Verdict(
+        kind="compute_bound",
+        text=f"forward and backward take {share:.0%} of each step: the job runs at the speed of its devices",
+        evidence="mean of the steady steps over ranks",
+        try_first="nothing is in its way but compute: mixed precision, a compiled model, or more ranks",
+        phase="compute",
+        from_s=_window(state, generation)[0],
+        to_s=_window(state, generation)[1],
+    )
+
+
+def _cpu_oversubscribed(state: SessionState) -> Verdict | None:
+    for node in state.nodes.values():
+        sample, joined = node.sample, node.joined
+        if sample is None or joined is None or not joined.cores or sample.cpu_percent is None or sample.load_1m is None:
+            continue
+        if sample.cpu_percent >= BUSY_PERCENT and sample.load_1m > 1.5 * joined.cores:
+            return Verdict(
+                kind="cpu_oversubscribed",
+                text=f"{node.host} has more to run than cores: load {sample.load_1m:.1f} on {joined.cores} cores",
+                evidence=f"CPU {sample.cpu_percent:.0f} %",
+                try_first="fewer ranks or threads per rank (OMP_NUM_THREADS), or move what else runs there",
+                host=node.host,
+            )
+    return None
+
+
+def _wall_dominated(state: SessionState, generation: Generation) -> Verdict | None:
+    wall, duration = wall_split(state), elapsed(state)
+    if wall is None or not duration or state.job.status != "ended":
+        return None
+    parts = {"warmup_dominated": wall.warmup, "restart_dominated": wall.restart, "evaluation_dominated": wall.evaluation}
+    kind, seconds = max(parts.items(), key=lambda item: item[1] or 0.0)
+    if not seconds or seconds < WALL_SHARE * duration:
+        return None
+    name = kind.removesuffix("_dominated")
+    return Verdict(
+        kind=kind,
+        text=f"{_words(name)} took {seconds:.1f} s, {seconds / duration:.0%} of the job's {duration:.1f} s",
+        evidence=f"{warmup(generation).steps} warm-up steps" if name == "warmup" else "spans of the lowest rank",
+        try_first={
+            "warmup": "a longer run, a cache for compiled code, or fewer shapes",
+            "restart": "commit less often only if restarts are rare; look at the elastic time line",
+            "evaluation": "evaluate less often, on fewer samples, or on all ranks",
+        }[name],
+        from_s=0.0,
+        to_s=duration,
+    )
+
+
+def _phase_range(generation: Generation, column: int) -> tuple[float, float]:
+    """Interquartile range of a phase in percent of the step, over the recent steps of all ranks."""
+    shares = sorted(
+        100 * value / s.duration_s
+        for r in generation.ranks.values()
+        for s in r.recent(RECENT)
+        if (value := s.phases_s[column]) is not None and s.duration_s > 0
+    )
+    return quantile(shares, 0.25) or 0.0, quantile(shares, 0.75) or 0.0
+
+
+def _window(state: SessionState, generation: Generation) -> tuple[float | None, float | None]:
+    """From and to, in seconds since the job started, of the recent steps."""
+
+    def edges(rank: RankSteps) -> tuple[float, float]:
+        steps = rank.recent(RECENT)
+        return steps[0].end - steps[0].duration_s, steps[-1].end
+
+    spans = [edges(r) for r in generation.ranks.values()]
+    return _since(state, min(a for a, _ in spans)), _since(state, max(b for _, b in spans))
+
+
+def _since(state: SessionState, at: float) -> float | None:
+    """Seconds since the job started."""
+    begun = state.job.started.at if state.job.started else state.started
+    return None if begun is None else at - begun
+
+
+def _words(phase: str) -> str:
+    return _WORDS.get(phase, phase.replace("_", " "))
+
+
+_WORDS = {
+    "input_wait": "its input",
+    "compute": "forward and backward",
+    "rest": "code outside the known phases",
+    "warmup": "warm-up",
+}
+_REMEDIES = {
+    "input_wait": "more loader workers, prefetching, or data nearer to the rank",
+    "compute": "look at that node's clocks, temperature and other processes; check that its batches are no larger",
+    "optimizer": "look at that node's memory bandwidth and other processes",
+    "rest": "look for logging, metrics or callbacks that only this rank runs",
+}

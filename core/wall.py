@@ -1,0 +1,96 @@
+"""Where the wall time of a job went, on the time line of its lowest rank. The parts add up to the duration."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+
+from distmon.core.measures import elapsed, warmup
+from distmon.core.state import SessionState
+from distmon.core.steps import Generation, RankSteps
+
+
+@dataclass(slots=True, frozen=True)
+class WallSplit:
+    """Seconds. `unexplained` is signed: what the other parts leave of the duration. None: not to be told from its neighbour."""
+
+    launch: float | None
+    """From the command to the first worker's process."""
+    rendezvous: float | None
+    initialisation: float | None
+    """From a worker's process to its first step, less the rendezvous: imports, data, broadcast of the weights."""
+    warmup: float | None
+    steady: float | None
+    evaluation: float | None
+    checkpoint: float | None
+    restart: float | None
+    """Between the last step of a generation and the first of the next."""
+    redone: float | None
+    tail: float | None
+    """From the last step, evaluation or checkpoint to the end of the job."""
+    unexplained: float
+
+    def parts(self) -> dict[str, float | None]:
+        return asdict(self)
+
+
+def wall_split(state: SessionState) -> WallSplit | None:
+    """The split up to the end of the job, or up to now while it runs; None before a job starts."""
+    duration = elapsed(state)
+    begun = state.job.started.at if state.job.started else state.started
+    if duration is None or begun is None:
+        return None
+    generations = [state.generations[n] for n in sorted(state.generations) if state.generations[n].ranks]
+    leads = [g.ranks[min(g.ranks)] for g in generations]
+    first_step = leads[0].first_start if leads else None
+    worker = state.job.first_worker_at
+    starting = _starting(state, begun, begun + duration, worker, first_step)
+    training = _training(state, begun + duration, generations, leads)
+    known = math.fsum(v for v in (*starting, *training) if v is not None)
+    return WallSplit(*starting, *training, unexplained=duration - known)
+
+
+def _starting(
+    state: SessionState, begun: float, end: float, worker: float | None, first_step: float | None
+) -> tuple[float | None, float | None, float | None]:
+    """(launch, rendezvous, initialisation)."""
+    if worker is None:
+        return (None, None, (first_step if first_step is not None else end) - begun)
+    until = first_step if first_step is not None else end
+    lead = min(state.ranks, default=0)
+    rendezvous = math.fsum(
+        min(span.duration_s, until - span.started)
+        for span in state.spans
+        if span.rank == lead and span.span == "rendezvous" and span.started < until
+    )
+    return worker - begun, rendezvous, until - worker - rendezvous
+
+
+def _training(
+    state: SessionState, end: float, generations: list[Generation], leads: list[RankSteps]
+) -> tuple[float | None, float | None, float | None, float | None, float | None, float | None, float | None]:
+    """(warmup, steady, evaluation, checkpoint, restart, redone, tail)."""
+    if not leads:
+        return (None, None, None, None, None, None, None)
+    warm = steady = restart = 0.0
+    last: float | None = None
+    for generation, lead in zip(generations, leads, strict=True):
+        after = lead.steady(warmup(generation).steps or 0).duration_ns / 1e9
+        steady += after
+        warm += lead.totals.duration_ns / 1e9 - after
+        if last is not None and lead.first_start is not None:
+            restart += lead.first_start - last
+        last = lead.last_end
+    rank = state.ranks.get(leads[-1].rank)
+    spans = rank.span_totals if rank else {}
+    busy_until = max(last or 0.0, rank.last_span_end if rank else 0.0)
+    unknown = any(warmup(g).steps is None for g in generations)
+    return (
+        None if unknown else warm,
+        steady,
+        float(spans.get("evaluation", 0.0)),
+        float(spans.get("checkpoint", 0.0)),
+        restart,
+        0.0 if len(generations) == 1 else None,
+        max(end - busy_until, 0.0) if state.job.ended_at is not None else 0.0,
+    )

@@ -1,0 +1,231 @@
+"""The fold: measures from events, whatever the interleaving of sources."""
+
+import itertools
+import json
+import random
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from distmon.core import codec, measures
+from distmon.core import events as ev
+from distmon.core.fold import apply, count_unknown
+from distmon.core.state import SessionState
+from distmon.core.steps import EXACT_PREFIX, MAX_SERIES, Bins, JobSeries, RankSteps
+from distmon.core.synthetic import Script, session
+from distmon.core.verdicts import verdicts
+from distmon.core.wall import wall_split
+
+CASE = Path(__file__).parents[1] / "data/cases/ST-02"
+
+
+def fold(events: Iterable[ev.AnyEvent]) -> SessionState:
+    state = SessionState()
+    for event in events:
+        apply(state, event)
+    return state
+
+
+def batch(
+    first: int,
+    durations_s: list[float],
+    *,
+    origin: float = 0.0,
+    rank: int = 0,
+    samples: int | None = 32,
+    **columns: list[float],
+) -> ev.StepsRecorded:
+    starts, clock = [], 0
+    for duration in durations_s:
+        starts.append(clock)
+        clock += round(duration * 1e9)
+    return ev.StepsRecorded(
+        at=origin + clock / 1e9,
+        node="n",
+        worker=f"w{rank}",
+        rank=rank,
+        generation=0,
+        first_step=first,
+        origin=origin,
+        start_ns=starts,
+        duration_ns=[round(d * 1e9) for d in durations_s],
+        samples=None if samples is None else [samples] * len(durations_s),
+        **{name: [round(v * 1e9) for v in column] for name, column in columns.items()},  # type: ignore[arg-type]
+    )
+
+
+def test_rolling_speed_after_a_resume_is_of_this_session() -> None:
+    expected = json.loads((CASE / "expected.json").read_text())
+    records = [json.loads(line) for line in (CASE / "resume.jsonl").read_text().splitlines()]
+    state, seen = SessionState(), {}
+    for before, after in itertools.pairwise(records):
+        steps, elapsed = after["step"] - before["step"], after["t"] - before["t"]
+        per_step = (after["samples_total"] - before["samples_total"]) // steps
+        apply(state, batch(before["step"], [elapsed / steps] * steps, origin=before["t"], samples=per_step))
+        apply(state, ev.Ticked(at=after["t"]))
+        seen[after["t"]] = measures.rolling_throughput(state, expected["window_s"])
+    for at, value in expected["rolling"].items():
+        assert seen[float(at)] == pytest.approx(value, rel=1e-3)
+    assert measures.session_mean_throughput(state) == pytest.approx(expected["session_mean_at_360"], abs=0.01)
+    assert measures.rolling_steps_per_s(state) == pytest.approx(expected["steps_per_s_at_360"], rel=1e-3)
+
+
+def test_split_adds_up_and_unseen_is_none() -> None:
+    state = fold([batch(0, [0.1] * 40, input_wait_ns=[0.01] * 40, compute_ns=[0.06] * 40)])
+    split = measures.step_split(measures.current_generation(state))
+    assert split is not None
+    assert (split.input_wait, split.compute) == (pytest.approx(0.01), pytest.approx(0.06))
+    assert split.exposed_communication is None
+    assert split.rest == pytest.approx(0.03)
+
+
+def test_throughput_is_the_sum_over_ranks() -> None:
+    state = fold(batch(0, [0.1] * 40, rank=rank) for rank in range(4))
+    found = measures.throughput(measures.current_generation(state))
+    assert found.mean == pytest.approx(4 * 32 / 0.1)
+    assert found.median == pytest.approx(4 * 32 / 0.1)
+
+
+def test_unknown_batch_size_has_no_throughput_but_a_reason() -> None:
+    state = fold([batch(0, [0.1] * 40, samples=None)])
+    found = measures.throughput(measures.current_generation(state))
+    assert found.mean is None
+    assert found.reason
+    assert measures.rolling_throughput(state) is None
+    assert measures.samples(state) is None
+
+
+def test_wall_split_adds_up_to_the_duration() -> None:
+    state = fold(session(Script(ranks=2, seconds=20)))
+    wall = wall_split(state)
+    assert wall is not None
+    assert sum(v for v in wall.parts().values() if v is not None) == pytest.approx(measures.elapsed(state))
+    assert wall.launch == pytest.approx(0.5)
+    assert abs(wall.unexplained) < 0.01
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 16])
+def test_the_late_rank_is_named_with_its_phase(ranks: int) -> None:
+    state = fold(session(Script(ranks=ranks, seconds=20, slow_rank=ranks - 1, delay_s=0.02)))
+    first = verdicts(state)[0]
+    assert (first.kind, first.rank, first.phase) == ("straggler", ranks - 1, "input_wait")
+    assert first.gain_percent is not None
+    assert first.gain_percent[0] - 0.5 <= 100 * 0.02 / 0.12 <= first.gain_percent[1] + 0.5
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_healthy_job_has_no_straggler(seed: int) -> None:
+    state = fold(session(Script(ranks=8, seconds=20, seed=seed)))
+    assert "straggler" not in {v.kind for v in verdicts(state)}
+
+
+def test_a_stall_is_named_while_it_lasts() -> None:
+    over = ev.JobEnded | ev.WorkerExited | ev.SessionEnded
+    running = [e for e in session(Script(ranks=2, seconds=10)) if not isinstance(e, over)]
+    state = fold(running)
+    assert "stall" not in {v.kind for v in verdicts(state)}
+    apply(state, ev.Ticked(at=state.now + 30))
+    assert verdicts(state)[0].kind == "stall"
+
+
+def test_a_silent_node_goes_stale_then_lost_and_comes_back() -> None:
+    state = fold([ev.NodeJoined(at=0.0, node="n", host="h"), ev.NodeSampled(at=1.0, node="n", interval_s=1.0)])
+    node = state.nodes["n"]
+    seen = []
+    for now in (2.0, 5.0, 11.0):
+        apply(state, ev.Ticked(at=now))
+        seen.append(measures.node_status(state, node))
+    apply(state, ev.NodeSampled(at=3.0, node="n", interval_s=1.0))
+    seen.append(measures.node_status(state, node))
+    apply(state, ev.NodeLeft(at=12.0, node="n"))
+    seen.append(measures.node_status(state, node))
+    assert seen == ["live", "stale", "lost", "live", "left"]
+
+
+def test_energy_counts_no_rail_twice_and_invents_nothing() -> None:
+    package = ev.PowerRail(name="package-0", watts=50.0, source="rapl")
+    rails = [package, ev.PowerRail(name="core", watts=30.0, source="rapl", within="package-0")]
+    samples = [ev.NodeSampled(at=float(t), node="n", interval_s=1.0, power=rails) for t in (1, 2, 3, 200)]
+    means = measures.node_means(fold(samples).nodes["n"])
+    assert (means.energy_j, means.power_w, means.energy_covers) == (200.0, 50.0, "package-0")
+    assert measures.node_means(fold([ev.NodeSampled(at=1.0, node="n", interval_s=1.0)]).nodes["n"]).energy_j is None
+
+
+def test_unknown_kinds_are_counted() -> None:
+    state = SessionState()
+    count_unknown(state, "hologram")
+    assert state.unknown_kinds["hologram"] == 1
+
+
+def test_long_runs_stay_bounded_and_exact_in_their_sums() -> None:
+    rank, series, length = RankSteps(0), JobSeries(), 1000
+    for i in range(3 * MAX_SERIES // length):
+        one = batch(i * length, [0.001] * length, origin=float(i))
+        rank.add(one)
+        series.add(one)
+    assert len(series.reports) <= MAX_SERIES
+    assert sum(series.reports) == rank.totals.steps == 3 * MAX_SERIES // length * length
+    assert len(rank.prefix) == EXACT_PREFIX
+    assert len(rank.checkpoints) <= EXACT_PREFIX
+    assert rank.steady(5).steps == rank.totals.steps - 5
+    assert 0 < rank.steady(5000).steps <= rank.totals.steps - 5000
+    assert len(rank.recent()) == 256
+    assert rank.recent(3)[-1].step == rank.last_step
+
+
+@given(st.lists(st.tuples(st.floats(0, 50), st.floats(0, 30), st.floats(0.1, 9)), max_size=40), st.integers(2, 20))
+def test_bins_lose_nothing(spreads: list[tuple[float, float, float]], limit: int) -> None:
+    bins = Bins(0, limit=limit)
+    for start, length, amount in spreads:
+        bins.spread(start, start + length, amount)
+    assert sum(bins.values) == pytest.approx(sum(amount for *_, amount in spreads))
+    assert len(bins.values) <= limit
+    assert bins.between(0, 10_000) == pytest.approx(sum(bins.values))
+
+
+def _source(event: ev.AnyEvent) -> str:
+    """Events of one source keep their order; sources may interleave."""
+    return getattr(event, "worker", None) or getattr(event, "node", None) or "launcher"
+
+
+def _shown(state: SessionState) -> object:
+    """The numbers that a screen shows."""
+    generation = measures.current_generation(state)
+    rows = [(r.rank, r.step, r.recent, r.steady, r.samples_per_s) for r in measures.rank_rows(state)]
+    means = {name: measures.node_means(node) for name, node in state.nodes.items()}
+    return (
+        measures.throughput(generation),
+        measures.step_split(generation),
+        [rate and round(rate, 6) for rate in (measures.rolling_throughput(state), measures.session_mean_throughput(state))],
+        rows,
+        means,
+        measures.steps(state),
+        state.job.exit_code,
+    )
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=25, deadline=None)
+def test_interleaving_of_sources_does_not_change_what_is_shown(seed: int) -> None:
+    events = list(session(Script(ranks=3, nodes=3, seconds=8, gpus_per_node=1)))
+    rng, queues = random.Random(seed), {}
+    for event in events[1:]:
+        queues.setdefault(_source(event), []).append(event)
+    shuffled = [events[0]]
+    while queues:
+        name = rng.choice(sorted(queues))
+        shuffled.append(queues[name].pop(0))
+        if not queues[name]:
+            del queues[name]
+    assert _shown(fold(shuffled)) == _shown(fold(events))
+
+
+@given(st.integers(0, 300))
+@settings(max_examples=25, deadline=None)
+def test_a_recording_folds_to_what_was_live(cut: int) -> None:
+    events = list(session(Script(ranks=2, seconds=10)))[: cut + 1]
+    live = fold(events)
+    assert fold(codec.decode_json(codec.encode_json(e)) for e in events) == live
