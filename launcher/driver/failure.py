@@ -1,0 +1,54 @@
+"""Which worker failed first, as opposed to those that died of it."""
+
+import signal
+from typing import Dict, List, NamedTuple, Optional
+
+KNOCK_ON_TEXT = ("HorovodInternalError", "Connection reset by peer", "Connection closed by peer")
+LAST_LINES = 20
+
+
+class Exit(NamedTuple):
+    """How a worker ended. `at_ns` is CLOCK_MONOTONIC of the driver's host."""
+
+    rank: int
+    local_rank: int
+    host: str
+    generation: int
+    exit_code: int
+    signal: Optional[int]
+    at_ns: int
+    stopped: bool
+    """The launcher had asked it to end."""
+    last_lines: List[str]
+
+
+def first_failure(exits: List[Exit]) -> Optional[Exit]:
+    """The root cause among the last generation's own deaths: the earliest that does not look like a peer's loss.
+
+    A peer's loss shows as HorovodInternalError or an abort inside Gloo; a culprit that takes its time to exit can be noticed
+    after those. Workers that the launcher stopped are no failures.
+    """
+    own = [end for end in exits if end.exit_code != 0 and not end.stopped]
+    last = max((end.generation for end in own), default=0)
+    return min(
+        (end for end in own if end.generation == last),
+        key=lambda end: (_is_knock_on(end), end.at_ns),
+        default=None,
+    )
+
+
+def _is_knock_on(end: Exit) -> bool:
+    if end.exit_code == 128 + signal.SIGABRT:
+        return True
+    return end.signal is None and any(text in line for line in end.last_lines for text in KNOCK_ON_TEXT)
+
+
+def as_record(end: Exit) -> Dict[str, object]:
+    """For the report to distmon."""
+    return {
+        "rank": end.rank,
+        "host": end.host,
+        "exit_code": end.exit_code,
+        "signal": signal.Signals(end.signal).name if end.signal in list(signal.Signals) else "",
+        "last_lines": end.last_lines,
+    }

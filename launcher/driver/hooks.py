@@ -1,0 +1,183 @@
+"""Putting the job in the place of Horovod's own execution of workers, and listening to what Horovod decides.
+
+All hooks are module attributes that Horovod looks up when it calls them. A version that lacks one runs unhooked.
+"""
+
+import functools
+import importlib
+import shlex
+import threading
+import time
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from . import remote
+from .job import Job, Place, WorkerCommand
+
+_NEEDED = {
+    "horovod.runner.launch": ("_run", "parse_args"),
+    "horovod.runner.gloo_run": (
+        "_exec_command_fn",
+        "_slot_info_to_command_fn",
+        "get_run_command",
+        "create_slot_env_vars",
+        "register_shutdown_event",
+        "RendezvousServer",
+        "network",
+    ),
+    "horovod.runner.util.network": ("resolve_host_address", "get_local_host_addresses"),
+    "horovod.runner.common.util.env": ("is_exportable", "is_kubeflow_mpi"),
+    "horovod.runner.util.remote": ("get_ssh_command",),
+}
+
+
+class Shutdown:
+    """The event that Horovod's launcher waits on; None until it waits."""
+
+    def __init__(self) -> None:
+        self.event: Optional[threading.Event] = None
+
+    def register(self) -> threading.Event:
+        """Stands for gloo_run.register_shutdown_event: the driver keeps its own signal handlers and sets this event."""
+        self.event = threading.Event()
+        return self.event
+
+
+def lacking() -> List[str]:
+    """What this Horovod lacks of the places to hook, as dotted names."""
+    missing = []
+    for module_name, names in _NEEDED.items():
+        try:
+            module = importlib.import_module(module_name)
+        except ImportError:
+            missing.append(module_name)
+            continue
+        missing += [f"{module_name}.{name}" for name in names if not hasattr(module, name)]
+    return missing
+
+
+def starts_by_kubexec() -> bool:
+    """Whether Kubeflow's script stands for ssh: it passes no standard input, which a supervisor needs."""
+    return bool(importlib.import_module("horovod.runner.common.util.env").is_kubeflow_mpi())
+
+
+def install(job: Job, shutdown: Shutdown) -> None:
+    """Hook the horovod.runner of this process."""
+    gloo_run = importlib.import_module("horovod.runner.gloo_run")
+    _hook_execution(gloo_run, job)
+    setattr(gloo_run, "register_shutdown_event", shutdown.register)  # noqa: B010
+    _hook_progress(job)
+    _hook_ssh()
+
+
+def _hook_execution(gloo_run: Any, job: Job) -> None:
+    shell_line = gloo_run.get_run_command
+    exportable = importlib.import_module("horovod.runner.common.util.env").is_exportable
+
+    def get_run_command(command: List[str], *args: Any, **kwargs: Any) -> Tuple[List[str], Dict[str, str]]:
+        words = shlex.split(shell_line(["--"], *args, **kwargs))
+        return command, dict(word.split("=", 1) for word in words[:-1])
+
+    def slot_info_to_command_fn(run_command: Any, env: Dict[str, str]) -> Callable[[Any], WorkerCommand]:
+        argv, run_environment = run_command
+
+        def slot_info_to_command(slot: Any) -> WorkerCommand:
+            environment = dict(env, PYTHONUNBUFFERED="1")
+            environment.update(gloo_run.create_slot_env_vars(slot))
+            environment.update(run_environment)
+            return WorkerCommand(argv, environment)
+
+        return slot_info_to_command
+
+    def exec_command_fn(settings: Any) -> Callable[..., Tuple[int, float]]:
+        def exec_command(command: WorkerCommand, slot: Any, events: Any) -> Tuple[int, float]:
+            local = _is_local(gloo_run.network, slot.hostname)
+            if not local:
+                command = WorkerCommand(command.argv, _for_other_host(command.environment, exportable))
+            static = not getattr(settings, "elastic", False)
+            place = Place(slot.rank, slot.hostname, slot.local_rank, job.generation, local, static)
+            return job.run_worker(command, place, settings, events or []), time.time()
+
+        return exec_command
+
+    gloo_run.get_run_command = get_run_command
+    gloo_run._slot_info_to_command_fn = slot_info_to_command_fn
+    gloo_run._exec_command_fn = exec_command_fn
+
+
+def _is_local(network: Any, host: str) -> bool:
+    return network.resolve_host_address(host) in network.get_local_host_addresses()
+
+
+def _for_other_host(environment: Dict[str, str], exportable: Callable[[str], bool]) -> Dict[str, str]:
+    """As Horovod forwards it, but with exported shell functions, which it leaves out only because its shells trip over them."""
+    return {name: value for name, value in environment.items() if exportable(name) or name.startswith("BASH_FUNC_")}
+
+
+def _hook_ssh() -> None:
+    """Horovod's own ssh calls (host check, interface probing) switch host-key checking off and may ask for a password: not so."""
+    module = importlib.import_module("horovod.runner.util.remote")
+
+    def get_ssh_command(
+        local_command: str,
+        host: str,
+        port: Optional[int] = None,
+        identity_file: Optional[str] = None,
+        timeout_s: Optional[int] = None,
+    ) -> str:
+        words = remote.ssh_options(port, identity_file)
+        if timeout_s is not None:
+            words += ["-o", f"ConnectTimeout={timeout_s}"]
+        return " ".join(shlex.quote(word) for word in ["ssh", *words, host]) + " " + local_command
+
+    setattr(module, "get_ssh_command", get_ssh_command)  # noqa: B010
+
+
+def _hook_progress(job: Job) -> None:
+    gloo_run = importlib.import_module("horovod.runner.gloo_run")
+    launch = importlib.import_module("horovod.runner.launch")
+    server = gloo_run.RendezvousServer
+    assign = server.init
+
+    @functools.wraps(assign)
+    def init(self: Any, plan: List[Any]) -> Any:
+        result = assign(self, plan)
+        job.assign(plan)
+        return result
+
+    server.init = init
+    _announce(job, launch, "_check_all_hosts_ssh_successful", "checking_hosts", "can ssh reach every host?")
+    _announce(job, launch, "mpi_built", "starting_driver", "Horovod loads the framework to see how it was built")
+    _announce(job, getattr(launch, "driver_service", None), "get_common_interfaces", "checking_hosts", "network interfaces")
+    elastic = getattr(gloo_run, "ElasticDriver", None)
+    _announce(job, elastic, "wait_for_available_slots", "waiting_for_slots", "for hosts from the discovery script")
+    _hook_mesh(job)
+
+
+def _announce(job: Job, owner: Any, name: str, stage: str, detail: str) -> None:
+    """Tell that a stage of the launch begins; an attribute that this version lacks is simply not told of."""
+    original = getattr(owner, name, None)
+    if original is None:
+        return
+
+    @functools.wraps(original)
+    def announced(*args: Any, **kwargs: Any) -> Any:
+        job.writer.emit("progress", stage=stage, detail=detail)
+        return original(*args, **kwargs)
+
+    setattr(owner, name, announced)
+
+
+def _hook_mesh(job: Job) -> None:
+    """Every rank deletes its key of scope `global` at the end of its rendezvous: the last one means that training can start."""
+    handler = getattr(importlib.import_module("horovod.runner.http.http_server"), "RendezvousHandler", None)
+    if handler is None or not hasattr(handler, "do_DELETE"):
+        return
+    original = handler.do_DELETE
+
+    @functools.wraps(original)
+    def do_delete(self: Any) -> Any:
+        if self.path.startswith("/global/"):
+            job.rank_ready()
+        return original(self)
+
+    handler.do_DELETE = do_delete

@@ -1,0 +1,192 @@
+"""The job's workers: starting them in Horovod's place, telling what happens to them, ending them."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from typing import Any, Dict, List, NamedTuple, Optional
+
+from . import processes, remote
+from .channel import EventWriter
+from .failure import Exit
+from .outfiles import OutputFiles
+from .supervisor import FIRM, POLITE
+from .worker import Worker
+
+KNOCK_ON_GRACE_S = 3.0
+"""After a static job's first failure: time for the others to say what they see before they are ended."""
+POLL_S = 0.2
+
+
+class WorkerCommand(NamedTuple):
+    """What Horovod wants to run in a slot, as data in place of its shell line."""
+
+    argv: List[str]
+    environment: Dict[str, str]
+
+
+class Place(NamedTuple):
+    """A worker's slot in the round in which it was started."""
+
+    rank: int
+    host: str
+    local_rank: int
+    generation: int
+    local: bool
+    """On the driver's own host."""
+    static: bool
+    """One failure ends the job."""
+
+    def names(self) -> Dict[str, Any]:
+        """What identifies the worker in events."""
+        return {"rank": self.rank, "host": self.host, "local_rank": self.local_rank}
+
+
+class Job:
+    """Thread-safe: Horovod runs each worker in a thread of its own."""
+
+    def __init__(self, spec: Dict[str, Any], writer: EventWriter) -> None:
+        self.id: str = spec["job"]
+        self.worker_environment: Dict[str, str] = spec["worker_environment"]
+        self.writer = writer
+        self.generation = -1
+        self._unready = 0
+        self.stopping = False
+        self.exits: List[Exit] = []
+        self._failed_at: Optional[float] = None
+        self._workers: List[Worker] = []
+        self._started = 0
+        self._lock = threading.Lock()
+
+    # --- what Horovod decides ---
+
+    def assign(self, slots: List[Any]) -> None:
+        """A rendezvous round gave out ranks."""
+        self.generation += 1
+        self._unready = len(slots)
+        places = [{"rank": s.rank, "host": s.hostname, "local_rank": s.local_rank} for s in slots]
+        self.writer.emit("ranks_assigned", generation=self.generation, world_size=len(places), places=places)
+        self.writer.emit("progress", stage="rendezvous", detail=f"{len(places)} ranks")
+
+    def rank_ready(self) -> None:
+        """One more rank has finished its rendezvous."""
+        with self._lock:
+            self._unready -= 1
+            complete = self._unready == 0
+        if complete:
+            self.writer.emit("progress", stage="first_step", detail="all ranks have met")
+
+    def run_worker(self, command: WorkerCommand, place: Place, settings: Any, events: List[Any]) -> int:
+        """Run one worker to its end and return its exit code; any of `events` set ends it."""
+        mark = self._next_mark()
+        folder = settings.output_filename
+        files = OutputFiles(folder, place.rank, settings.num_proc) if folder else None
+        worker = self._launch(self._spec(command, place, mark), place, settings, files)
+        while worker.read(POLL_S):
+            if worker.ordered_at is None and (any(e.is_set() for e in events) or (place.static and self._overdue())):
+                worker.order(POLITE)
+        code = worker.finish()
+        if place.local:
+            processes.send(processes.marked(mark), signal.SIGKILL)
+        if worker.exit is None:
+            self._on_exit({"exit_code": code, "signal": None, "pid": None}, place, worker)
+        if files:
+            files.close()
+        with self._lock:
+            self._workers.remove(worker)
+        return code
+
+    # --- ending ---
+
+    def stop(self, firm: bool) -> None:
+        """End every worker: SIGTERM and a grace, or SIGKILL at once."""
+        self.stopping = True
+        with self._lock:
+            workers = list(self._workers)
+        for worker in workers:
+            worker.order(FIRM if firm else POLITE)
+
+    def running(self) -> int:
+        """Workers that have not ended with all that they started."""
+        with self._lock:
+            return len(self._workers)
+
+    def sweep(self) -> None:
+        """Kill what is left of the job on this host: its marked processes and the driver's own helpers."""
+        processes.send(processes.descendants(os.getpid()) | processes.marked(self.id + "/"), signal.SIGKILL)
+
+    def _overdue(self) -> bool:
+        return self._failed_at is not None and time.monotonic() - self._failed_at > KNOCK_ON_GRACE_S
+
+    # --- parts of run_worker ---
+
+    def _next_mark(self) -> str:
+        with self._lock:
+            self._started += 1
+            return f"{self.id}/{self._started}/"
+
+    def _spec(self, command: WorkerCommand, place: Place, mark: str) -> Dict[str, Any]:
+        environment = dict(command.environment)
+        environment.update(self.worker_environment)
+        environment["DISTMON_GENERATION"] = str(place.generation)
+        environment[processes.MARK] = mark
+        return {
+            "argv": [_latin(word) for word in command.argv],
+            "environment": {_latin(name): _latin(value) for name, value in environment.items()},
+            "inherit_environment": not place.local,
+            "cwd": _latin(os.getcwd()),
+            "mark": mark,
+        }
+
+    def _launch(self, spec: Dict[str, Any], place: Place, settings: Any, files: Optional[OutputFiles]) -> Worker:
+        if place.local:
+            command = remote.local_command(sys.executable)
+        else:
+            command = remote.ssh_command(place.host, sys.executable, settings.ssh_port, settings.ssh_identity_file)
+        worker = Worker(command, remote.payload(spec), lambda frame: self._on_frame(frame, place, worker, files))
+        with self._lock:
+            self._workers.append(worker)
+        worker.feed()
+        if self.stopping:
+            worker.order(POLITE)
+        return worker
+
+    def _on_frame(self, frame: Dict[str, Any], place: Place, worker: Worker, files: Optional[OutputFiles]) -> None:
+        kind = frame["frame"]
+        if kind == "output":
+            self.writer.emit_output(place.rank, place.host, place.local_rank, frame["stream"], frame["pieces"])
+            if files:
+                files.write(frame["stream"], frame["pieces"])
+        elif kind == "started":
+            self.writer.emit("worker_started", pid=frame["pid"], generation=place.generation, **place.names())
+        elif kind == "exited":
+            self._on_exit(frame, place, worker)
+        elif kind == "leftovers":
+            self.writer.emit("leftovers", names=frame["names"], **place.names())
+        elif kind == "notice":
+            text = f"rank {place.rank} on {place.host}: {frame['text']}"
+            self.writer.emit("notice", severity="warning", text=text)
+
+    def _on_exit(self, frame: Dict[str, Any], place: Place, worker: Worker) -> None:
+        # Another host's monotonic clock says nothing here.
+        at_ns = frame["at_ns"] if place.local and "at_ns" in frame else int(time.monotonic() * 1e9)
+        end = Exit(
+            generation=place.generation,
+            exit_code=frame["exit_code"],
+            signal=frame["signal"],
+            at_ns=at_ns,
+            stopped=worker.ordered_at is not None,
+            last_lines=worker.last_lines(),
+            **place.names(),
+        )
+        self.exits.append(end)
+        if end.exit_code != 0 and self._failed_at is None:
+            self._failed_at = time.monotonic()
+        told = {name: getattr(end, name) for name in ("exit_code", "signal", "stopped", "generation")}
+        self.writer.emit("worker_exited", t=at_ns, pid=frame["pid"], **told, **place.names())
+
+
+def _latin(text: str) -> str:
+    """Bytes as the kernel has them, a character a byte, for hosts with other locales."""
+    return os.fsencode(text).decode("latin-1")
