@@ -138,7 +138,7 @@ def _excess_phase(own: Split, usual: _Usual) -> tuple[str | None, float]:
 
 
 def _lateness_range(generation: Generation, rank: int) -> tuple[float, float]:
-    """Interquartile range, in percent of the step, of how much longer the median of the others waits than this rank, step by step."""
+    """Interquartile range over steps, in percent of the step, of the others' median wait less this rank's."""
     exposed: dict[int, list[float]] = {}
     for r in generation.ranks.values():
         if r.rank != rank:

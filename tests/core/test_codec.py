@@ -8,7 +8,14 @@ from distmon.core import codec
 from distmon.core import events as ev
 from distmon.core.synthetic import Script, session
 
-ONE_OF_EACH = [*list({type(e): e for e in session(Script(ranks=2, seconds=3, gpus_per_node=1))}.values()), ev.GapFound(at=1.0, node="n", started=0.0, ended=1.0, lost_records=3), ev.PhaseUnseen(at=1.0, worker="w", rank=0, field="compute", reason="compiled"), ev.JobEnded(at=1.0, exit_code=137, reason="failed", failure=ev.Failure(rank=2, host="h", signal="SIGKILL", exit_code=137)), ev.StepsRecorded(at=1.0, node="n", worker="w", rank=0, generation=0, first_step=0, origin=0.0, start_ns=[], duration_ns=[]), ev.Ticked(at=2.5, stream="viewer", seq=9)]
+ONE_OF_EACH = [
+    *list({type(e): e for e in session(Script(ranks=2, seconds=3, gpus_per_node=1))}.values()),
+    ev.GapFound(at=1.0, node="n", started=0.0, ended=1.0, lost_records=3),
+    ev.PhaseUnseen(at=1.0, worker="w", rank=0, field="compute", reason="compiled"),
+    ev.JobEnded(at=1.0, exit_code=137, reason="failed", failure=ev.Failure(rank=2, host="h", signal="SIGKILL", exit_code=137)),
+    ev.StepsRecorded(at=1.0, node="n", worker="w", rank=0, generation=0, first_step=0, origin=0.0, start_ns=[], duration_ns=[]),
+    ev.Ticked(at=2.5, stream="viewer", seq=9),
+]
 
 
 @pytest.mark.parametrize("event", ONE_OF_EACH, ids=lambda e: type(e).__name__)

@@ -1,0 +1,1 @@
+"""The `distmon` command: one file per verb, imported only when it is called."""

@@ -1,0 +1,108 @@
+"""The `distmon` command: finds the verb and turns errors into one line and an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import NoReturn, Protocol, cast
+
+from distmon.core.errors import DistmonError, UsageError
+
+VERBS = {
+    "run": ("distmon.tui.cli.run", "launch a training job and watch it"),
+    "replay": ("distmon.tui.cli.replay", "show a recorded session on the same screens"),
+    "report": ("distmon.tui.cli.report", "the numbers of recorded sessions, as text, Markdown or JSON"),
+    "compare": ("distmon.tui.cli.compare", "two recorded sessions side by side"),
+    "overhead": ("distmon.tui.cli.overhead", "what distmon's timing costs your own job"),
+    "horovod": ("distmon.tui.cli.horovod", "build Horovod for a Python environment"),
+}
+
+
+class Verb(Protocol):
+    """What the module of a verb offers."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
+
+    def run(self, arguments: argparse.Namespace) -> int: ...
+
+
+class Parser(argparse.ArgumentParser):
+    """Usage errors in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message} (see {self.prog} --help)")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command and gives its exit code: 0, 1 for a failure, 2 for wrong usage, 130 for Ctrl-C, else the job's own."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in words[: words.index("--")] if "--" in words else "--debug" in words
+    try:
+        return _dispatch(words)
+    except DistmonError as error:
+        if debug:
+            raise
+        sys.stderr.write(f"distmon: {error}\n")
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader of the pipe has what it wanted; a second failure at exit would print a traceback.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 0
+
+
+def _dispatch(words: list[str]) -> int:
+    if not words or words[0] not in VERBS:
+        return _top_level(words)
+    name, rest = words[0], words[1:]
+    module, help_text = VERBS[name]
+    verb = cast(Verb, importlib.import_module(module))
+    parser = Parser(prog=f"distmon {name}", description=help_text[0].upper() + help_text[1:] + ".", allow_abbrev=False)
+    parser.add_argument("--debug", action="store_true", help="show tracebacks")
+    verb.add_arguments(parser)
+    if name == "run":
+        # Horovod's own flags may stand among ours; the launcher sorts them.
+        arguments, others = parser.parse_known_args(_own(rest))
+        arguments.others, arguments.command = others, _command(rest)
+    else:
+        arguments = parser.parse_args(rest)
+    return verb.run(arguments)
+
+
+def _own(words: list[str]) -> list[str]:
+    return words[: words.index("--")] if "--" in words else words
+
+
+def _command(words: list[str]) -> list[str]:
+    return words[words.index("--") + 1 :] if "--" in words else []
+
+
+def _top_level(words: list[str]) -> int:
+    width = max(map(len, VERBS))
+    verbs = "\n".join(f"  {name:<{width}}  {text}" for name, (_, text) in VERBS.items())
+    parser = Parser(
+        prog="distmon",
+        usage="distmon [--version] [--help] [COMMAND ...]",
+        description="The cockpit for distributed training. Without a command: watch this machine.",
+        epilog=f"commands:\n{verbs}\n\n`distmon COMMAND --help` tells more.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"distmon {version('distmon')}")
+    parser.add_argument("--debug", action="store_true", help="show tracebacks")
+    parser.add_argument("command", nargs="?", help=argparse.SUPPRESS)
+    arguments = parser.parse_args(words)
+    if arguments.command is not None:
+        raise UsageError(f"there is no command {arguments.command!r}; commands are {', '.join(VERBS)}")
+    from distmon.tui.cli.watch import watch
+
+    return watch()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,109 @@
+"""A session under way: agents' and launcher's events in one order, recorded as they come, for whoever draws them."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from distmon.core.events import AnyEvent, NodeLeft, NoticeGiven, SessionEnded, SessionStarted, Ticked
+from distmon.wire.clock import SteadyClock
+from distmon.wire.subscription import Subscription
+
+TICK_S = 1.0
+POLL_S = 0.05
+MAX_WAITING = 500_000
+"""Events that a stopped viewer may have waiting; it then skips the oldest. The recording has them all."""
+
+
+class Sink(Protocol):
+    """Where every event goes first: the recorder."""
+
+    def write(self, event: AnyEvent) -> None: ...
+
+    def flush(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class LiveSession:
+    """Collects in a thread of its own, so that no slow screen delays the recording; the order recorded is the order shown."""
+
+    def __init__(
+        self,
+        started: SessionStarted,
+        subscription: Subscription,
+        launcher_events: Callable[[], list[AnyEvent]],
+        clock: SteadyClock,
+        sink: Sink | None = None,
+    ) -> None:
+        self._subscription = subscription
+        self._launcher_events = launcher_events
+        self._clock = clock
+        self._sink = sink
+        self._waiting: deque[AnyEvent] = deque(maxlen=MAX_WAITING)
+        self._ending = threading.Event()
+        self._agents: set[str] = set()
+        self._gone: set[str] = set()
+        self._quiet = threading.Event()
+        self._failure: BaseException | None = None
+        self._take([started])
+        self._thread = threading.Thread(target=self._collect, name="distmon-collector", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def poll(self) -> Iterator[AnyEvent]:
+        """What has happened since the last call; never blocks."""
+        while self._waiting:
+            yield self._waiting.popleft()
+
+    def wait_for_agents(self, timeout_s: float) -> bool:
+        """Waits until every agent that was heard has said goodbye; False when one is silent for longer."""
+        return self._quiet.wait(timeout_s)
+
+    def close(self) -> None:
+        """Takes what is still there, ends the recording in good order and stops collecting."""
+        self._ending.set()
+        self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def _collect(self) -> None:
+        next_tick = self._clock.now()
+        try:
+            while not self._ending.is_set():
+                self._take(self._launcher_events())
+                self._take(self._subscription.poll(POLL_S))
+                now = self._clock.now()
+                if now >= next_tick:
+                    self._take([Ticked(at=now)])
+                    next_tick = max(next_tick + TICK_S, now)
+                    if self._sink is not None:
+                        self._sink.flush()
+            self._take(self._launcher_events())
+            self._take(self._subscription.poll(0))
+            self._take([SessionEnded(at=self._clock.now())])
+        except BaseException as error:
+            # Shown and raised by the thread that closes the session: a lost recording is never silent.
+            self._failure = error
+            text = f"the session is no longer recorded: {error}"
+            self._waiting.append(NoticeGiven(at=self._clock.now(), severity="error", text=text))
+        finally:
+            self._subscription.close()
+            if self._sink is not None:
+                self._sink.close()
+
+    def _take(self, events: list[AnyEvent]) -> None:
+        for event in events:
+            if self._sink is not None:
+                self._sink.write(event)
+            self._waiting.append(event)
+            node = getattr(event, "node", "")
+            if node:
+                self._agents.add(node)
+            if isinstance(event, NodeLeft):
+                self._gone.add(event.node)
+        if self._agents and self._agents == self._gone:
+            self._quiet.set()
