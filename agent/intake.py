@@ -1,0 +1,160 @@
+"""Takes over what the ranks' probes leave in ring files, from the file's appearance to the end of its writer."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from pathlib import Path
+
+from distmon.agent.clock import SteadyClock
+from distmon.agent.records import Kept, Worker
+from distmon.agent.sampler import Sampler
+from distmon.core.events import NoticeGiven
+from distmon.probe.ring import SUFFIX, RingError, RingReader, process_start_ticks
+from distmon.wire.publisher import Publisher
+
+RANK_STREAM = "ranks"
+_LOOK_AT_WRITER_S = 1.0
+_SILENT_BEFORE_GONE_S = 2.0
+
+_log = logging.getLogger(__name__)
+
+
+class _Ring:
+    """One ring and the worker that writes it."""
+
+    def __init__(self, path: Path, node: str, clock: SteadyClock) -> None:
+        self.path = path
+        self.reader = RingReader(str(path))
+        self.worker = Worker(node, self.reader.header, clock)
+        self.lost = 0
+        self.heard = time.monotonic()
+        self.looked = time.monotonic()
+
+    def writer_ended(self, now: float) -> bool:
+        """Whether nothing more can come; looks at the process about once a second, and only while the ring is silent."""
+        if self.reader.closed_ns is not None:
+            return True
+        if now - max(self.looked, self.heard) < _LOOK_AT_WRITER_S:
+            return False
+        self.looked = now
+        # A pid of another namespace looks dead from here: as long as records come, it is not.
+        return now - self.heard > _SILENT_BEFORE_GONE_S and not self._writer_lives()
+
+    def _writer_lives(self) -> bool:
+        header = self.reader.header
+        try:
+            return process_start_ticks(header.pid) == header.start_ticks
+        except OSError:
+            return False
+
+
+class Intake:
+    """Owned by the agent's loop."""
+
+    def __init__(
+        self, node: str, clock: SteadyClock, sampler: Sampler, publisher: Publisher, folders: list[str], steps_hz: float
+    ) -> None:
+        self._node = node
+        self._clock = clock
+        self._sampler = sampler
+        self._publisher = publisher
+        self._folders = {Path(folder): 0 for folder in folders}
+        """Folder -> its time of change when it was last listed."""
+        self._rings: dict[Path, _Ring] = {}
+        self._refused: set[tuple[Path, int]] = set()
+        self._flush_every_s = 1 / steps_hz
+        self._next_flush = 0.0
+
+    def collect(self, *, last: bool = False) -> bool:
+        """Publishes what is new; with `last`, also what waits. True when there was anything."""
+        now = time.monotonic()
+        for folder in self._folders:
+            self._look_for_rings(folder)
+        heard = False
+        for ring in list(self._rings.values()):
+            ended = ring.writer_ended(now)
+            heard = self._read(ring, now) or heard
+            if ended:
+                self._finish(ring)
+        if last or now >= self._next_flush:
+            self._next_flush = now + self._flush_every_s
+            for ring in self._rings.values():
+                self._publish(ring.worker.flush())
+        return heard
+
+    def close(self) -> None:
+        for ring in self._rings.values():
+            ring.reader.close()
+        self._rings.clear()
+
+    def _look_for_rings(self, folder: Path) -> None:
+        try:
+            changed_ns = folder.stat().st_mtime_ns
+            # A change within the clock's grain of the last listing may have been missed by it.
+            if changed_ns == self._folders[folder] and time.time_ns() - changed_ns > 2 * 10**9:
+                return
+            self._folders[folder] = changed_ns
+            found = [(Path(entry.path), entry.inode()) for entry in os.scandir(folder) if entry.name.endswith(SUFFIX)]
+        except OSError:
+            return  # not made yet, or taken away at the job's end
+        for path, inode in sorted(found):
+            if path not in self._rings and (path, inode) not in self._refused:
+                self._open(path, inode)
+
+    def _open(self, path: Path, inode: int) -> None:
+        try:
+            self._rings[path] = _Ring(path, self._node, self._clock)
+        except RingError as error:
+            self._refused.add((path, inode))
+            notice = NoticeGiven(at=self._clock.now(), severity="warning", text=str(error), source="agent")
+            self._publisher.publish(RANK_STREAM, notice)
+
+    def _read(self, ring: _Ring, now: float) -> bool:
+        records = ring.reader.read()
+        lost = ring.reader.lost + ring.reader.torn
+        if lost > ring.lost:
+            self._publish(ring.worker.flush())
+            self._publish([Kept(ring.worker.gap(lost - ring.lost, self._clock.now()))])
+            ring.lost = lost
+        if not records:
+            return False
+        ring.heard = now
+        rank = ring.worker.rank
+        self._publish(ring.worker.take(records))
+        if ring.worker.rank != rank:
+            self._rank_known(ring)
+        return True
+
+    def _rank_known(self, ring: _Ring) -> None:
+        """Lets the sensors know: the rank's process, and the interface that the job talks over."""
+        self._sampler.processes.watch(ring.worker.pid, ring.worker.rank)
+        interface = _environment(ring.worker.pid).get("HOROVOD_GLOO_IFACE") or ("lo" if ring.worker.local_job else "")
+        if interface:
+            self._sampler.network.used_by_training |= {interface}
+
+    def _finish(self, ring: _Ring) -> None:
+        """The writer is gone and its records are read: nobody needs the file any more."""
+        self._publish(ring.worker.flush())
+        self._sampler.processes.forget(ring.worker.pid)
+        if ring.worker.unreadable:
+            _log.warning("%d messages of pid %d were not understood", ring.worker.unreadable, ring.worker.pid)
+        ring.reader.close()
+        del self._rings[ring.path]
+        ring.path.unlink(missing_ok=True)
+        if not self._rings:
+            self._sampler.network.used_by_training = frozenset()
+
+    def _publish(self, kept: list[Kept]) -> None:
+        for item in kept:
+            self._publisher.publish(RANK_STREAM, item.event, keep=item.keep)
+
+
+def _environment(pid: int) -> dict[str, str]:
+    """A process's environment when it was started; empty when it cannot be read."""
+    try:
+        text = Path(f"/proc/{pid}/environ").read_bytes().decode("utf-8", "replace")
+    except OSError:
+        return {}
+    return dict(pair.split("=", 1) for pair in text.split("\0") if "=" in pair)

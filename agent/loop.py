@@ -1,0 +1,81 @@
+"""The agent's one loop: samples on a fixed grid, takes in what ranks left, publishes both at once."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from distmon.agent.clock import SteadyClock
+from distmon.agent.identity import new_boot, node_joined, node_name
+from distmon.agent.intake import Intake
+from distmon.agent.sampler import Sampler
+from distmon.core.events import NodeLeft
+from distmon.wire.publisher import Publisher
+
+NODE_STREAM = "node"
+_FIRST_SAMPLE_AFTER_S = 0.3
+_INTAKE_BUSY_S = 0.1
+_INTAKE_IDLE_S = 0.25
+_GOODBYE_S = 0.5
+
+
+class Agent:
+    """One node's agent. Raises DistmonError when an address cannot be had."""
+
+    def __init__(self, listen: list[str], rings: list[str], rate_hz: float, steps_hz: float) -> None:
+        self.clock = SteadyClock()
+        self.node = node_name()
+        self.boot = new_boot()
+        self.publisher = Publisher(self.node, self.boot, listen)
+        self.sampler = Sampler(self.node)
+        self.intake = Intake(self.node, self.clock, self.sampler, self.publisher, rings, steps_hz)
+        self._interval_s = 1 / rate_hz
+        self._stop_reason = ""
+        self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self.publisher.wake_on(self._wake_read)
+
+    def stop(self, reason: str) -> None:
+        """Ends `run` soon; may be called from a signal handler."""
+        self._stop_reason = self._stop_reason or reason
+        os.write(self._wake_write, b".")
+
+    def run(self, parent: int | None = None) -> None:
+        """Until `stop`, or until the process `parent` is no longer this one's parent."""
+        self.sampler.prime()
+        self.publisher.publish(NODE_STREAM, node_joined(self.node, self.boot, self.clock.now()), keep="joined")
+        next_sample = time.monotonic() + min(_FIRST_SAMPLE_AFTER_S, self._interval_s)
+        next_intake = time.monotonic()
+        while not self._stop_reason:
+            if time.monotonic() >= next_sample:
+                self._sample()
+                next_sample = next_on_grid(next_sample, self._interval_s, time.monotonic())
+            if time.monotonic() >= next_intake:
+                next_intake = time.monotonic() + (_INTAKE_BUSY_S if self.intake.collect() else _INTAKE_IDLE_S)
+                # Not PR_SET_PDEATHSIG: it also fires when the parent's starting thread ends, and the parent lives on.
+                if parent is not None and os.getppid() != parent:
+                    self.stop("the process that started it is gone")
+            self.publisher.serve(min(next_sample, next_intake) - time.monotonic())
+        self._leave()
+
+    def close(self) -> None:
+        self.intake.close()
+        self.publisher.close()
+        os.close(self._wake_read)
+        os.close(self._wake_write)
+
+    def _sample(self) -> None:
+        stepped = self.clock.step(self.node)
+        if stepped is not None:
+            self.publisher.publish(NODE_STREAM, stepped)
+        self.publisher.publish(NODE_STREAM, self.sampler.sample(self.clock.now()))
+
+    def _leave(self) -> None:
+        os.read(self._wake_read, 4096)
+        self.intake.collect(last=True)
+        self.publisher.publish(NODE_STREAM, NodeLeft(at=self.clock.now(), node=self.node, reason=self._stop_reason))
+        self.publisher.flush(_GOODBYE_S)
+
+
+def next_on_grid(due: float, interval: float, now: float) -> float:
+    """The first grid point after `now`: a late sample is followed by one on time, and missed ones are not made up for."""
+    return due + interval * max(1, int((now - due) / interval) + 1)

@@ -1,0 +1,87 @@
+"""What a sensor is, and how files of the kernel are read again and again."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+_READ_BYTES = 1 << 16
+
+
+class Reading(NamedTuple):
+    """A sensor's part of a NodeSampled: fields with their values, and fields without one with the reason."""
+
+    values: dict[str, Any]
+    unavailable: dict[str, str]
+
+
+class Sensor(Protocol):
+    """One source. `read` may raise OSError or ValueError: then its fields are absent with that as the reason."""
+
+    fields: tuple[str, ...]
+    """Of NodeSampled, that this sensor answers for."""
+
+    def read(self, now_ns: int) -> Reading:
+        """The values now (`now_ns`: CLOCK_MONOTONIC). Rates are since the last read."""
+
+
+class Roots(NamedTuple):
+    """Where the kernel's trees are; tests give trees of files."""
+
+    proc: Path = Path("/proc")
+    sys: Path = Path("/sys")
+
+
+REAL_ROOTS = Roots()
+
+
+class KernelFile:
+    """A file under /proc or /sys, opened once and read from its start each time."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._fd = -1
+
+    def read(self) -> bytes:
+        """The whole text. Raises OSError."""
+        if self._fd < 0:
+            self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            return self._read_all()
+        except OSError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _read_all(self) -> bytes:
+        data = os.pread(self._fd, _READ_BYTES, 0)
+        if len(data) < 4096:
+            return data
+        parts = [data]
+        offset = len(data)
+        while data:
+            data = os.pread(self._fd, _READ_BYTES, offset)
+            parts.append(data)
+            offset += len(data)
+        return b"".join(parts)
+
+
+def why(error: Exception) -> str:
+    """One line for people from what a sensor raised."""
+    if isinstance(error, PermissionError):
+        return f"not readable: {error.filename or 'no permission'}"
+    if isinstance(error, OSError):
+        return f"{error.strerror or error}: {error.filename}" if error.filename else str(error.strerror or error)
+    return f"not understood: {error}"
+
+
+def rate(before: int | None, after: int, interval_s: float) -> float | None:
+    """Per second, of a counter; None for the first reading and after the counter was reset."""
+    if before is None or after < before or interval_s <= 0:
+        return None
+    return (after - before) / interval_s

@@ -1,0 +1,67 @@
+"""Bytes per second and busy time of each disk, from /proc/diskstats; asks no file system, so a dead mount cannot stop it."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from distmon.agent.sensors.base import KernelFile, Reading, Roots, rate
+from distmon.core.events import DiskRate
+
+_SECTOR_BYTES = 512
+_NOT_DISKS = ("loop", "ram", "zram", "fd")
+_LIST_AGAIN_NS = 30 * 10**9
+
+
+class _Counters(NamedTuple):
+    read_bytes: int
+    written_bytes: int
+    busy_ms: int
+
+
+class DiskSensor:
+    fields: tuple[str, ...] = ("disks",)
+
+    def __init__(self, roots: Roots) -> None:
+        self._blocks = roots.sys / "block"
+        self._file = KernelFile(roots.proc / "diskstats")
+        self._whole: frozenset[str] = frozenset()
+        self._listed_ns: int | None = None
+        self._last: dict[str, _Counters] = {}
+        self._last_ns: int | None = None
+
+    def read(self, now_ns: int) -> Reading:
+        if self._listed_ns is None or now_ns - self._listed_ns > _LIST_AGAIN_NS:
+            self._whole, self._listed_ns = self._whole_disks(), now_ns
+        last, self._last = self._last, self._read()
+        interval_s = 0.0 if self._last_ns is None else (now_ns - self._last_ns) / 1e9
+        self._last_ns = now_ns
+        return Reading({"disks": [_rate(name, last.get(name), new, interval_s) for name, new in self._last.items()]}, {})
+
+    def _read(self) -> dict[str, _Counters]:
+        return {name: counters for name, counters in _parse(self._file.read()).items() if name in self._whole}
+
+    def _whole_disks(self) -> frozenset[str]:
+        """Disks, not their partitions, nor what stands on other disks."""
+        names = (entry.replace("!", "/") for entry in os.listdir(self._blocks))  # noqa: PTH208
+        return frozenset(name for name in names if not name.startswith(_NOT_DISKS))
+
+
+def _rate(name: str, before: _Counters | None, after: _Counters, interval_s: float) -> DiskRate:
+    busy_ms = rate(before and before.busy_ms, after.busy_ms, interval_s)
+    return DiskRate(
+        name=name,
+        read_bytes_per_s=rate(before and before.read_bytes, after.read_bytes, interval_s),
+        written_bytes_per_s=rate(before and before.written_bytes, after.written_bytes, interval_s),
+        busy_percent=None if busy_ms is None else round(min(100.0, busy_ms / 10), 2),
+    )
+
+
+def _parse(text: bytes) -> dict[str, _Counters]:
+    counters: dict[str, _Counters] = {}
+    for line in text.splitlines():
+        columns = line.split()
+        if len(columns) >= 13:
+            name = columns[2].decode("utf-8", "replace")
+            counters[name] = _Counters(int(columns[5]) * _SECTOR_BYTES, int(columns[9]) * _SECTOR_BYTES, int(columns[12]))
+    return counters

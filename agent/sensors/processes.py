@@ -1,0 +1,74 @@
+"""CPU, memory and threads of the ranks' own processes, from /proc/PID/stat held open: a pid used again is never mistaken."""
+
+from __future__ import annotations
+
+import os
+
+from distmon.agent.sensors.base import KernelFile, Reading, Roots
+from distmon.core.events import ProcessReading
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+class _Process:
+    def __init__(self, roots: Roots, pid: int) -> None:
+        self.pid = pid
+        self.file = KernelFile(roots.proc / str(pid) / "stat")
+        self.rank: int | None = None
+        self.last_ticks: int | None = None
+        self.last_ns = 0
+
+    def read(self, now_ns: int) -> ProcessReading:
+        columns = _columns(self.file.read())
+        ticks = int(columns[11]) + int(columns[12])
+        last_ticks, elapsed_ns = self.last_ticks, now_ns - self.last_ns
+        self.last_ticks, self.last_ns = ticks, now_ns
+        percent = None if last_ticks is None or elapsed_ns <= 0 else 100e9 * (ticks - last_ticks) / _TICKS_PER_S / elapsed_ns
+        return ProcessReading(
+            pid=self.pid,
+            rank=self.rank,
+            cpu_percent=None if percent is None else round(max(0.0, percent), 2),
+            memory_bytes=int(columns[21]) * _PAGE_BYTES,
+            threads=int(columns[17]),
+        )
+
+
+class ProcessSensor:
+    """Reads the processes that `watch` names, and no others: what costs is reading every process of a node."""
+
+    fields: tuple[str, ...] = ("processes",)
+
+    def __init__(self, roots: Roots) -> None:
+        self._roots = roots
+        self._processes: dict[int, _Process] = {}
+
+    def watch(self, pid: int, rank: int | None) -> None:
+        """Reads this process from now on, under this rank."""
+        process = self._processes.get(pid)
+        if process is None:
+            process = self._processes[pid] = _Process(self._roots, pid)
+        process.rank = rank
+
+    def forget(self, pid: int) -> None:
+        process = self._processes.pop(pid, None)
+        if process is not None:
+            process.file.close()
+
+    def read(self, now_ns: int) -> Reading:
+        readings: list[ProcessReading] = []
+        for process in list(self._processes.values()):
+            try:
+                readings.append(process.read(now_ns))
+            except (FileNotFoundError, ProcessLookupError):
+                self.forget(process.pid)
+        readings.sort(key=lambda item: (item.rank is None, item.rank, item.pid))
+        return Reading({"processes": readings}, {})
+
+
+def _columns(line: bytes) -> list[bytes]:
+    """From the state (third column) on; the name before it may hold anything."""
+    columns = line[line.rindex(b")") + 2 :].split()
+    if len(columns) < 22:
+        raise ValueError("a short line in /proc/PID/stat")
+    return columns

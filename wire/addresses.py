@@ -1,0 +1,94 @@
+"""Which addresses an agent may listen on and a viewer may connect to, as long as there are no keys."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import stat
+from pathlib import Path
+
+from distmon.core.errors import DistmonError, UsageError
+
+_MAX_SOCKET_PATH = 107
+_TCP = re.compile(r"tcp://(\[[0-9a-fA-F:.]+\]|[^:/\s]+):(\d{1,5}|\*)")
+
+
+def check_address(address: str, *, binding: bool) -> str:
+    """The address, if it is a unix socket or loopback TCP. Raises UsageError, one line, for anything else."""
+    if address.startswith("ipc://"):
+        _check_socket_path(address)
+    elif address.startswith("tcp://"):
+        _check_tcp(address, binding)
+    else:
+        raise UsageError(f"{address!r} is no address; write ipc:///PATH or tcp://127.0.0.1:PORT")
+    return address
+
+
+def prepare_socket(address: str) -> None:
+    """Makes the folder of a unix socket that is about to be bound, and refuses one that others can enter or that is in use."""
+    if not address.startswith("ipc://"):
+        return
+    path = Path(address.removeprefix("ipc://"))
+    private_directory(path.parent)
+    if _answers(path):
+        raise DistmonError(f"{address} is taken by a running process; stop it or choose another --listen address")
+
+
+def private_directory(path: Path) -> Path:
+    """The folder, made if missing. Raises DistmonError unless it is a real folder of this user that nobody else can enter."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = path.lstat()
+    except OSError as error:
+        raise DistmonError(f"cannot use the folder {path}: {error.strerror}; choose another address") from None
+    if not stat.S_ISDIR(status.st_mode):
+        raise DistmonError(f"{path} is not a folder of its own (a link?); choose another address")
+    if status.st_uid != os.getuid():
+        raise DistmonError(f"the folder {path} belongs to another user; choose another address")
+    if status.st_mode & 0o077:
+        raise DistmonError(f"the folder {path} is open to other users; run: chmod 700 {path}")
+    return path
+
+
+def runtime_directory() -> Path:
+    """Where this user's sockets are: $XDG_RUNTIME_DIR/distmon, or a folder under /tmp. Not made here."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    return Path(runtime) / "distmon" if runtime else Path(f"/tmp/distmon-{os.getuid()}")
+
+
+def default_address() -> str:
+    """Where this user's agent listens when nothing else is said."""
+    return f"ipc://{runtime_directory() / 'agent.sock'}"
+
+
+def _check_socket_path(address: str) -> None:
+    path = address.removeprefix("ipc://")
+    if not path.startswith("/"):
+        raise UsageError(f"{address!r}: a unix socket needs an absolute path, like ipc:///run/distmon/agent.sock")
+    if len(os.fsencode(path)) > _MAX_SOCKET_PATH:
+        raise UsageError(f"the path of {address!r} is longer than the {_MAX_SOCKET_PATH} bytes that a unix socket may have")
+
+
+def _check_tcp(address: str, binding: bool) -> None:
+    match = _TCP.fullmatch(address)
+    if match is None or (match[2] == "*" and not binding):
+        raise UsageError(f"{address!r} is no TCP address; write tcp://127.0.0.1:PORT")
+    if match[2] != "*" and not 0 < int(match[2]) < 65536:
+        raise UsageError(f"{address!r}: a port is a number from 1 to 65535")
+    host = match[1]
+    if not (host == "localhost" or host == "[::1]" or re.fullmatch(r"127(\.\d{1,3}){3}", host)):
+        raise UsageError(f"{address} would be open to the network, and that needs keys first; use ipc:// or tcp://127.0.0.1:PORT")
+
+
+def _answers(path: Path) -> bool:
+    """Whether a process listens on this socket; ZeroMQ would take the path away from it without a word."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1)
+        try:
+            probe.connect(str(path))
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False
+        except OSError as error:
+            raise DistmonError(f"cannot use {path}: {error.strerror or error}; choose another address") from None
+    return True

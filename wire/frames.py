@@ -1,0 +1,133 @@
+"""What one message on the wire looks like, both ways, and the decoders that refuse everything else with a reason.
+
+Agent to viewer: two frames, a header and a body of events (`core.codec`). Viewer to agent: one frame, a request. Headers and
+requests are msgpack maps whose field `v` is the wire's version; it changes when an older peer could misread the rest, while
+fields that an older peer may ignore are just added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from distmon.core.codec import BadEvent, decode_batch
+from distmon.core.events import AnyEvent
+
+WIRE_VERSION = 1
+MAX_HEADER_BYTES = 1024
+MAX_BODY_BYTES = 1 << 20
+"""A frame's body ends at the first event that reaches this size; a single event beyond it is not sent."""
+MAX_REQUEST_BYTES = 64 * 1024
+MAX_MESSAGE_BYTES = 2 << 20
+"""ZeroMQ itself cuts a connection that sends more, before the memory for it is taken."""
+
+_Name = Annotated[str, Meta(max_length=300)]
+_Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+
+
+class Header(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Events `seq` … `seq + count - 1` of one stream of one run of an agent."""
+
+    v: int
+    node: _Name
+    boot: _Name
+    """Names this run of the agent: sequence numbers start anew with each."""
+    stream: _Name
+    """Unique among all agents and their runs: node/boot/name."""
+    seq: Annotated[int, Meta(ge=1, le=(1 << 63) - 1)]
+    count: _Count
+    history: bool = False
+    """Sent ahead of the backlog because later events need it; what lies between it and the next frame is gone."""
+
+
+class Request(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a viewer says: at first contact, then once a second, and whenever it has room again.
+
+    `session` names a run of requests. A new one, or one that the agent does not know, starts sending at `cursors`; within a
+    session only `received` counts, which is the viewer's credit.
+    """
+
+    v: int
+    session: _Name
+    cursors: Annotated[dict[_Name, _Count], Meta(max_length=64)] = {}
+    """Stream -> the first sequence number wanted. Streams not named start with the oldest event held."""
+    received: _Count = 0
+    """Frames received in this session."""
+    window: Annotated[int, Meta(ge=1, le=256)] = 32
+    """Frames that may be under way at once."""
+
+
+class BadFrame(Exception):
+    """A message that is not ours: `reason` is a word to count it by."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(f"{reason}: {detail}" if detail else reason)
+        self.reason = reason
+
+
+class _Version(Struct):
+    v: int
+
+
+_encoder = msgspec.msgpack.Encoder()
+_version_decoder = msgspec.msgpack.Decoder(_Version)
+_header_decoder = msgspec.msgpack.Decoder(Header)
+_request_decoder = msgspec.msgpack.Decoder(Request)
+_DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+def encode_header(header: Header) -> bytes:
+    return _encoder.encode(header)
+
+
+def encode_request(request: Request) -> bytes:
+    return _encoder.encode(request)
+
+
+def decode_header(frames: Sequence[bytes]) -> Header:
+    """The header of an agent's message. Raises BadFrame for anything that is not one of this version."""
+    if len(frames) != 2:
+        raise BadFrame("frames", f"{len(frames)} instead of 2")
+    if len(frames[0]) > MAX_HEADER_BYTES or len(frames[1]) > MAX_MESSAGE_BYTES:
+        raise BadFrame("size", f"{len(frames[0])} + {len(frames[1])} bytes")
+    _check_version(frames[0], "header")
+    try:
+        return _header_decoder.decode(frames[0])
+    except _DECODE_ERRORS as error:
+        raise BadFrame("header", str(error)) from None
+
+
+def decode_body(header: Header, body: bytes) -> tuple[list[AnyEvent], list[BadEvent]]:
+    """The events under a header, and what in them could not be read. Raises BadFrame if the body is not what it announces."""
+    try:
+        events, bad = decode_batch(body)
+    except BadEvent as error:
+        raise BadFrame("body", str(error)) from None
+    if len(events) + len(bad) != header.count:
+        raise BadFrame("count", f"{len(events) + len(bad)} events instead of {header.count}")
+    return events, bad
+
+
+def decode_request(frames: Sequence[bytes]) -> Request:
+    """A viewer's request. Raises BadFrame for anything else."""
+    if len(frames) != 1:
+        raise BadFrame("frames", f"{len(frames)} instead of 1")
+    if len(frames[0]) > MAX_REQUEST_BYTES:
+        raise BadFrame("size", f"{len(frames[0])} bytes")
+    _check_version(frames[0], "request")
+    try:
+        return _request_decoder.decode(frames[0])
+    except _DECODE_ERRORS as error:
+        raise BadFrame("request", str(error)) from None
+
+
+def _check_version(data: bytes, otherwise: str) -> None:
+    try:
+        version = _version_decoder.decode(data).v
+    except _DECODE_ERRORS as error:
+        raise BadFrame(otherwise, str(error)) from None
+    if version != WIRE_VERSION:
+        raise BadFrame("version", f"{version}, this side speaks {WIRE_VERSION}")

@@ -1,0 +1,82 @@
+"""ZeroMQ sockets with every limit set; the library's defaults have none of them."""
+
+from __future__ import annotations
+
+import errno
+
+import zmq
+
+from distmon.core.errors import DistmonError
+from distmon.wire.addresses import check_address, prepare_socket
+from distmon.wire.frames import MAX_MESSAGE_BYTES, MAX_REQUEST_BYTES
+
+_SEND_MARK = 512
+"""Messages per peer; above any credit, so that ROUTER never refuses one."""
+_RECEIVE_MARK = 64
+_OLDEST_SAFE_ZMQ = (4, 3, 3)
+_HEARTBEAT_MS = 3000
+_DEAD_AFTER_MS = 9000
+_HANDSHAKE_MS = 1500
+_BACKLOG = 1024
+
+
+def make_context(max_sockets: int = 1023) -> zmq.Context[zmq.Socket[bytes]]:
+    """Raises DistmonError with a ZeroMQ that is known to be unsafe."""
+    if zmq.zmq_version_info() < _OLDEST_SAFE_ZMQ:
+        raise DistmonError(f"libzmq {zmq.zmq_version()} has known security holes; install pyzmq with libzmq 4.3.3 or later")
+    context = zmq.Context()
+    context.set(zmq.MAX_SOCKETS, max(max_sockets, 16))
+    return context
+
+
+def bind_router(context: zmq.Context[zmq.Socket[bytes]], addresses: list[str]) -> tuple[zmq.Socket[bytes], list[str]]:
+    """The agent's socket, and the addresses with the ports that `*` became. Raises DistmonError if one cannot be had."""
+    router = context.socket(zmq.ROUTER)
+    _set_limits(router, MAX_REQUEST_BYTES)
+    router.setsockopt(zmq.ROUTER_MANDATORY, 1)
+    router.setsockopt(zmq.BACKLOG, _BACKLOG)
+    bound: list[str] = []
+    try:
+        for address in addresses:
+            prepare_socket(check_address(address, binding=True))
+            _bind(router, address)
+            bound.append(router.get_string(zmq.LAST_ENDPOINT))
+    except DistmonError:
+        router.close(linger=0)
+        raise
+    return router, bound
+
+
+def connect_dealer(context: zmq.Context[zmq.Socket[bytes]], address: str, reconnect_ms: int) -> zmq.Socket[bytes]:
+    """A viewer's socket to one agent, which need not be there yet. Raises UsageError for an address that is not allowed."""
+    check_address(address, binding=False)
+    dealer = context.socket(zmq.DEALER)
+    _set_limits(dealer, MAX_MESSAGE_BYTES)
+    # Not IMMEDIATE: it throws away what has arrived when the agent ends, its goodbye too. So requests queue for an agent
+    # that is away, and a queue of one keeps them from piling up.
+    dealer.setsockopt(zmq.SNDHWM, 1)
+    dealer.setsockopt(zmq.RECONNECT_IVL, reconnect_ms)
+    dealer.setsockopt(zmq.RECONNECT_IVL_MAX, 5000)
+    dealer.connect(address)
+    return dealer
+
+
+def _set_limits(socket: zmq.Socket[bytes], max_message_bytes: int) -> None:
+    socket.setsockopt(zmq.LINGER, 0)
+    socket.setsockopt(zmq.IPV6, 1)
+    socket.setsockopt(zmq.SNDHWM, _SEND_MARK)
+    socket.setsockopt(zmq.RCVHWM, _RECEIVE_MARK)
+    socket.setsockopt(zmq.MAXMSGSIZE, max_message_bytes)
+    socket.setsockopt(zmq.HANDSHAKE_IVL, _HANDSHAKE_MS)
+    socket.setsockopt(zmq.HEARTBEAT_IVL, _HEARTBEAT_MS)
+    socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, _DEAD_AFTER_MS)
+    socket.setsockopt(zmq.HEARTBEAT_TTL, _DEAD_AFTER_MS)
+
+
+def _bind(router: zmq.Socket[bytes], address: str) -> None:
+    try:
+        router.bind(address)
+    except zmq.ZMQError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise DistmonError(f"{address} is taken by a running process; stop it or choose another --listen address") from None
+        raise DistmonError(f"cannot listen on {address}: {error.strerror}; choose another --listen address") from None
