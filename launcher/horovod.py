@@ -1,0 +1,24 @@
+"""The Horovod backend: from horovodrun's words to a plan whose driver is run under the training's Python."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from distmon.launcher.facts import gather
+from distmon.launcher.plan import Places, Plan, make_plan
+from distmon.launcher.spec import JobSpec
+
+_PACKAGES = Path(__file__).resolve().parent.parent
+"""Where distmon's rooms lie side by side, in a checkout as in an installation. What the training loads is found by path."""
+
+
+def plan_job(spec: JobSpec, job_folder: Path) -> Plan:
+    """Look up what the job needs and decide everything. Raises DistmonError or UsageError."""
+    places = Places(
+        job=job_folder.name,
+        driver=str(_PACKAGES / "launcher" / "driver" / "main.py"),
+        probe_site=str(_PACKAGES / "probe" / "site"),
+        probe_shim=str(_PACKAGES / "probe" / "shim"),
+        rings=str(job_folder / "rings"),
+    )
+    return make_plan(spec, gather(spec), places)

@@ -1,0 +1,198 @@
+"""Runs a plan: starts the driver, turns what it says into events, stops it, and knows the job's exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from typing import IO
+
+from distmon.core.errors import DistmonError
+from distmon.core.events import AnyEvent, JobEnded, JobStarted, LaunchProgressed, NoticeGiven
+from distmon.launcher.driver import processes
+from distmon.launcher.plan import Plan
+from distmon.launcher.translate import SOURCE, Translator
+
+QUEUE_LIMIT = 10_000
+"""Events that may wait for the viewer; past it the driver waits, and past its own limit drops output and counts it."""
+LOST_LIMIT_S = 10.0
+"""After the driver's own death its workers' supervisors need at most this long to end them."""
+STUCK_LIMIT_S = 12.0
+"""A driver that has not ended this long after a stop is killed."""
+
+
+class Runner:
+    """One job. Threads of its own read the driver; the caller polls."""
+
+    def __init__(self, plan: Plan, *, debug: bool = False) -> None:
+        self._plan = plan
+        self._debug = debug
+        self._translator = Translator(time.time_ns() - time.monotonic_ns())
+        self._events: queue.Queue[AnyEvent] = queue.Queue(QUEUE_LIMIT)
+        self._driver: subprocess.Popen[bytes] | None = None
+        self._control: int | None = None
+        """Orders to the driver. Its end is an order too, so it stays open while the job runs."""
+        self._ended: JobEnded | None = None
+        self._done = threading.Event()
+        self._stop_signal: int | None = None
+
+    # --- for the caller ---
+
+    def start(self) -> None:
+        """Start the driver. Raises DistmonError when its Python cannot be run."""
+        plan = self._plan
+        self._put(
+            JobStarted(
+                at=self._now(),
+                job=plan.job,
+                command=plan.command,
+                np=plan.np,
+                min_np=plan.min_np,
+                max_np=plan.max_np,
+                backend=plan.backend,
+                hosts=plan.hosts,
+                network_interface=plan.network_interface,
+                cwd=plan.cwd,
+                python=plan.python,
+            )
+        )
+        for text in plan.notices:
+            self._put(NoticeGiven(at=self._now(), severity="info", text=text, source=SOURCE))
+        self._put(LaunchProgressed(at=self._now(), stage="starting_driver", detail=plan.python))
+        self._start_driver()
+
+    def poll(self) -> Iterator[AnyEvent]:
+        """Events since the last call; never waits."""
+        while True:
+            try:
+                yield self._events.get_nowait()
+            except queue.Empty:
+                return
+
+    def wait(self, timeout_s: float) -> AnyEvent | None:
+        """The next event, or None after `timeout_s`."""
+        try:
+            return self._events.get(timeout=timeout_s)
+        except queue.Empty:
+            return None
+
+    @property
+    def running(self) -> bool:
+        """Until the job has ended and JobEnded is among the events."""
+        return not self._done.is_set()
+
+    @property
+    def exit_code(self) -> int | None:
+        """The job's own code, 128+n after a signal; None while it runs."""
+        return self._ended.exit_code if self._ended and self._done.is_set() else None
+
+    def stop(self, signum: int = signal.SIGINT) -> None:
+        """End the job; returns at once. The first call is polite (SIGTERM and a grace), a second one kills.
+
+        The job's exit code becomes 128 + `signum` of the first call.
+        """
+        firm = self._stop_signal is not None
+        self._stop_signal = self._stop_signal or signum
+        self._order(f"{'kill' if firm else 'stop'} {self._stop_signal}\n")
+        if not firm:
+            threading.Thread(target=self._kill_if_stuck, name="stuck", daemon=True).start()
+
+    # --- the driver ---
+
+    def _start_driver(self) -> None:
+        plan = self._plan
+        read, write = os.pipe()
+        orders, self._control = os.pipe()
+        try:
+            self._driver = subprocess.Popen(
+                [*plan.driver, str(write)],
+                stdin=orders,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                pass_fds=[write],
+                cwd=plan.cwd,
+                env=plan.environment,
+                start_new_session=True,
+            )
+        except OSError as error:
+            os.close(read)
+            raise DistmonError(f"cannot run {plan.python}: {error.strerror}") from None
+        finally:
+            os.close(write)
+            os.close(orders)
+        spec = {
+            "job": plan.job,
+            "flags": plan.flags,
+            "command": plan.command,
+            "worker_environment": plan.worker_environment,
+            "debug": self._debug,
+        }
+        self._order(json.dumps(spec) + "\n")
+        assert self._driver.stdout is not None
+        said = threading.Thread(target=self._read_said, args=(self._driver.stdout,), name="driver-output", daemon=True)
+        said.start()
+        threading.Thread(target=self._read_events, args=(os.fdopen(read, "rb"), said), name="driver-events", daemon=True).start()
+
+    def _order(self, line: str) -> None:
+        data = line.encode("ascii")
+        try:
+            while data and self._control is not None:
+                data = data[os.write(self._control, data) :]
+        except BrokenPipeError:
+            # The driver has ended; the end of its events tells how.
+            return
+
+    def _read_events(self, pipe: IO[bytes], said: threading.Thread) -> None:
+        with pipe:
+            for line in pipe:
+                event = self._translator.translate(json.loads(line))
+                if isinstance(event, JobEnded):
+                    self._ended = event
+                elif event is not None:
+                    self._put(event)
+        assert self._driver is not None
+        code = self._driver.wait()
+        control, self._control = self._control, None
+        if control is not None:
+            os.close(control)
+        # What the driver started may hold its output open; it has nothing more to say about the job.
+        said.join(1.0)
+        if self._ended is None:
+            self._ended = self._lost(code)
+        self._put(self._ended)
+        self._done.set()
+
+    def _lost(self, code: int) -> JobEnded:
+        """The driver died without a report: its workers' supervisors end them now."""
+        deadline = time.monotonic() + LOST_LIMIT_S
+        while time.monotonic() < deadline and processes.marked(self._plan.job + "/"):
+            time.sleep(0.1)
+        processes.send(processes.marked(self._plan.job + "/"), signal.SIGKILL)
+        if self._stop_signal is not None:
+            return JobEnded(at=self._now(), exit_code=128 + self._stop_signal, reason="stopped")
+        how = f"signal {-code}" if code < 0 else f"code {code}"
+        return JobEnded(
+            at=self._now(), exit_code=1, reason="lost", detail=f"the process that drives Horovod ended with {how} and no report"
+        )
+
+    def _read_said(self, pipe: IO[bytes]) -> None:
+        """What Horovod itself prints."""
+        for line in pipe:
+            text = line.decode("utf-8", "replace").rstrip()
+            if text:
+                self._put(NoticeGiven(at=self._now(), severity="info", text=text, source="horovodrun"))
+
+    def _kill_if_stuck(self) -> None:
+        if not self._done.wait(STUCK_LIMIT_S) and self._driver is not None:
+            self._driver.kill()
+
+    def _put(self, event: AnyEvent) -> None:
+        self._events.put(event)
+
+    def _now(self) -> float:
+        return self._translator.at(time.monotonic_ns())

@@ -1,0 +1,31 @@
+"""What the user asks for, before anything is looked up."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class JobSpec(Struct, frozen=True, kw_only=True):
+    """One job. `flags` are the backend's own, as the user gave them but for the hosts file, which distmon reads itself.
+
+    The fields before it repeat what the plan must understand.
+    """
+
+    command: list[str]
+    np: int
+    min_np: int | None = None
+    max_np: int | None = None
+    hosts: str = ""
+    """As in -H: name:slots,..."""
+    hostfile: str = ""
+    discovery_script: str = ""
+    network_interfaces: list[str] = []
+    flags: list[str] = []
+    backend: str = "horovod"
+    cwd: str
+    environment: dict[str, str]
+
+    @property
+    def elastic(self) -> bool:
+        """Whether Horovod runs the job in its elastic mode."""
+        return bool(self.discovery_script) or self.min_np is not None

@@ -1,0 +1,100 @@
+"""From the driver's JSON lines to events."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any, cast, get_args
+
+from distmon.core.events import (
+    AnyEvent,
+    Failure,
+    JobEnded,
+    LaunchProgressed,
+    LaunchStage,
+    NoticeGiven,
+    OutputWritten,
+    RankPlace,
+    RanksAssigned,
+    WorkerExited,
+    WorkerStarted,
+)
+
+SOURCE = "launcher"
+_STAGES = frozenset(get_args(LaunchStage))
+
+
+class Translator:
+    """One job's lines, in order. `anchor_ns` is wall minus monotonic time, read once by the caller."""
+
+    def __init__(self, anchor_ns: int) -> None:
+        self._anchor_ns = anchor_ns
+        self._open: set[tuple[int, str, int, str]] = set()
+
+    def at(self, monotonic_ns: int) -> float:
+        """Seconds since the epoch."""
+        return (self._anchor_ns + monotonic_ns) / 1e9
+
+    def translate(self, record: dict[str, Any]) -> AnyEvent | None:
+        """The event that a line tells of; None where it has nothing to show."""
+        at = self.at(record["t"])
+        match record["event"]:
+            case "progress" if record["stage"] in _STAGES:
+                return LaunchProgressed(at=at, stage=cast(LaunchStage, record["stage"]), detail=record["detail"])
+            case "ranks_assigned":
+                places = [RankPlace(**place) for place in record["places"]]
+                return RanksAssigned(at=at, generation=record["generation"], world_size=record["world_size"], places=places)
+            case "worker_started":
+                return WorkerStarted(at=at, generation=record["generation"], pid=record["pid"], **_worker(record))
+            case "worker_exited":
+                name = signal_name(record["signal"])
+                return WorkerExited(
+                    at=at, exit_code=record["exit_code"], signal=name, expected=record["stopped"], **_worker(record)
+                )
+            case "output":
+                return self._output(at, record)
+            case "leftovers":
+                return NoticeGiven(at=at, severity="warning", text=_leftovers(record), source=SOURCE)
+            case "notice":
+                return NoticeGiven(at=at, severity=record["severity"], text=record["text"], source=SOURCE)
+            case "ended":
+                return _ended(at, record)
+        return None
+
+    def _output(self, at: float, record: dict[str, Any]) -> OutputWritten | None:
+        """Lines without their ends. What only moves the cursor, or ends a line that was told in part, adds none."""
+        key = (record["rank"], record["host"], record["local_rank"], record["stream"])
+        lines = []
+        for text, end in record["pieces"]:
+            if text or (end == "\n" and key not in self._open):
+                lines.append(text)
+            self._open.discard(key)
+            if end != "\n" and text:
+                self._open.add(key)
+        if not lines and not record["dropped"]:
+            return None
+        return OutputWritten(at=at, output=record["stream"], lines=lines, dropped=record["dropped"], **_worker(record))
+
+
+def signal_name(signum: int | None) -> str:
+    """SIGKILL for 9; empty for none."""
+    if signum is None:
+        return ""
+    try:
+        return signal.Signals(signum).name
+    except ValueError:
+        return f"signal {signum}"
+
+
+def _worker(record: dict[str, Any]) -> dict[str, Any]:
+    return {name: record[name] for name in ("rank", "host", "local_rank")}
+
+
+def _leftovers(record: dict[str, Any]) -> str:
+    names = record["names"]
+    count = f"{len(names)} process{'es' if len(names) > 1 else ''}"
+    return f"rank {record['rank']} on {record['host']} left {count} behind, ended now: {', '.join(names)}"
+
+
+def _ended(at: float, record: dict[str, Any]) -> JobEnded:
+    failure = Failure(**record["failure"]) if record["failure"] else None
+    return JobEnded(at=at, exit_code=record["exit_code"], reason=record["reason"], failure=failure, detail=record["error"])
