@@ -7,11 +7,11 @@ import os
 import time
 from pathlib import Path
 
-from distmon.agent.clock import SteadyClock
 from distmon.agent.records import Kept, Worker
 from distmon.agent.sampler import Sampler
 from distmon.core.events import NoticeGiven
 from distmon.probe.ring import SUFFIX, RingError, RingReader, process_start_ticks
+from distmon.wire.clock import SteadyClock
 from distmon.wire.publisher import Publisher
 
 RANK_STREAM = "ranks"
@@ -27,7 +27,10 @@ class _Ring:
     def __init__(self, path: Path, node: str, clock: SteadyClock) -> None:
         self.path = path
         self.reader = RingReader(str(path))
-        self.worker = Worker(node, self.reader.header, clock)
+        environment = _environment(self.reader.header.pid)
+        self.interface = environment.get("HOROVOD_GLOO_IFACE", "")
+        rank = environment.get("HOROVOD_RANK") or environment.get("RANK", "")
+        self.worker = Worker(node, self.reader.header, clock, int(rank) if rank.isdecimal() else None)
         self.lost = 0
         self.heard = time.monotonic()
         self.looked = time.monotonic()
@@ -130,13 +133,13 @@ class Intake:
     def _rank_known(self, ring: _Ring) -> None:
         """Lets the sensors know: the rank's process, and the interface that the job talks over."""
         self._sampler.processes.watch(ring.worker.pid, ring.worker.rank)
-        interface = _environment(ring.worker.pid).get("HOROVOD_GLOO_IFACE") or ("lo" if ring.worker.local_job else "")
+        interface = ring.interface or ("lo" if ring.worker.local_job else "")
         if interface:
             self._sampler.network.used_by_training |= {interface}
 
     def _finish(self, ring: _Ring) -> None:
         """The writer is gone and its records are read: nobody needs the file any more."""
-        self._publish(ring.worker.flush())
+        self._publish(ring.worker.finish())
         self._sampler.processes.forget(ring.worker.pid)
         if ring.worker.unreadable:
             _log.warning("%d messages of pid %d were not understood", ring.worker.unreadable, ring.worker.pid)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import time
 
-from distmon.agent.clock import SteadyClock
 from distmon.agent.identity import new_boot, node_joined, node_name
 from distmon.agent.intake import Intake
 from distmon.agent.sampler import Sampler
 from distmon.core.events import NodeLeft
+from distmon.wire.clock import SteadyClock
 from distmon.wire.publisher import Publisher
 
 NODE_STREAM = "node"

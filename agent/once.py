@@ -6,10 +6,10 @@ import time
 
 import msgspec
 
-from distmon.agent.clock import SteadyClock
 from distmon.agent.identity import node_name
 from distmon.agent.sampler import Sampler
 from distmon.core.events import NodeSampled
+from distmon.wire.clock import SteadyClock
 
 _INTERVAL_S = 0.5
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from distmon.agent.clock import SteadyClock
 from distmon.core.events import (
     AnyEvent,
     EpochStarted,
@@ -23,8 +22,11 @@ from distmon.core.events import (
     WorkerIdentified,
 )
 from distmon.probe.ring import Header, Message, Record, Span, Step
+from distmon.wire.clock import SteadyClock
 
 MOST_STEPS_PER_EVENT = 2000
+MOST_HELD = 1000
+"""Records that wait for the worker to say its rank; after that its launcher's word is taken."""
 _UNKNOWN_EPOCH = -1
 
 
@@ -36,22 +38,27 @@ class Kept(Struct, frozen=True):
 
 
 class _Identity(Struct):
+    """What the probe says after each init; the rest of it is for people who read rings."""
+
     rank: int
     size: int
     local_rank: int
     local_size: int = 0
     generation: int = 0
-    framework: str = ""
-    framework_version: str = ""
-    horovod_version: str = ""
+    frameworks: dict[str, str] = {}
+    horovod: str = ""
     script: str = ""
-    visible_devices: str | None = None
+    visible_devices: dict[str, str] = {}
 
 
 class Worker:
-    """Turns the records of one ring into events, in their order. `rank` is None until the worker has said who it is."""
+    """Turns the records of one ring into events, in their order.
 
-    def __init__(self, node: str, header: Header, clock: SteadyClock) -> None:
+    `rank` is None until the worker has said who it is; what it wrote before waits for that. `assumed_rank` is what its launcher
+    called it, for a worker whose own word was lost or never came.
+    """
+
+    def __init__(self, node: str, header: Header, clock: SteadyClock, assumed_rank: int | None = None) -> None:
         self.node = node
         self.pid = header.pid
         self.host = header.host
@@ -62,12 +69,17 @@ class Worker:
         self.unreadable = 0
         """Messages of a form that this version does not know."""
         self._clock = clock
+        self._assumed_rank = assumed_rank
+        self._held: list[Record] = []
         self._epoch: int | None = None
         self._steps: list[Step] = []
         self._last_end = clock.at(header.monotonic_ns)
 
-    def take(self, records: Iterable[Record]) -> list[Kept]:
+    def take(self, records: Sequence[Record]) -> list[Kept]:
         """Events of everything but steps, which wait for `flush`; they are flushed before a new identity, to keep the order."""
+        if self.rank is None:
+            self._held.extend(records)
+            records = self._ready()
         out: list[Kept] = []
         for record in records:
             if isinstance(record, Step):
@@ -78,6 +90,15 @@ class Worker:
                 self._take_message(record, out)
         return out
 
+    def finish(self) -> list[Kept]:
+        """What still waits, when nothing more comes."""
+        if self.rank is None:
+            self.rank = self._assumed_rank
+        held, self._held = self._held, []
+        if self.rank is None:
+            return [Kept(self._gap(len(held), self._clock.now(), f"pid {self.pid} never said its rank"))] if held else []
+        return self.take(held) + self.flush()
+
     def flush(self) -> list[Kept]:
         """The steps taken since the last flush, in columns."""
         steps, self._steps = self._steps, []
@@ -85,10 +106,21 @@ class Worker:
 
     def gap(self, lost: int, until: float) -> GapFound:
         """Records that the writer overtook before they were read."""
-        cause = f"rank {self.rank} (pid {self.pid}) wrote faster than its records were taken over"
-        return GapFound(at=until, node=self.node, started=min(self._last_end, until), ended=until, lost_records=lost, cause=cause)
+        name = f"pid {self.pid}" if self.rank is None else f"rank {self.rank}"
+        return self._gap(lost, until, f"{name} wrote faster than its records were taken over")
 
-    def identify(self, fields: dict[str, Any]) -> WorkerIdentified | None:
+    def _ready(self) -> list[Record]:
+        """The held records once the rank is known, its identity first; [] before."""
+        named = [index for index, record in enumerate(self._held) if isinstance(record, Message) and _is_identity(record)]
+        if not named and (len(self._held) < MOST_HELD or self._assumed_rank is None):
+            return []
+        if not named:
+            self.rank = self._assumed_rank
+        ready = [self._held[index] for index in named[:1]] + [r for i, r in enumerate(self._held) if i not in named[:1]]
+        self._held = []
+        return ready
+
+    def _identify(self, fields: dict[str, Any], at: float) -> WorkerIdentified | None:
         """Who this worker is now, from its own words; None, and counted, when they are not understood."""
         try:
             known = msgspec.convert(fields, _Identity)
@@ -97,8 +129,9 @@ class Worker:
             return None
         self.rank, self._epoch = known.rank, None
         self.local_job = known.size == known.local_size
+        framework, version = next(iter(known.frameworks.items()), ("", ""))
         return WorkerIdentified(
-            at=self._clock.now(),
+            at=at,
             worker=self.worker,
             node=self.node,
             host=self.host,
@@ -107,12 +140,16 @@ class Worker:
             size=known.size,
             local_rank=known.local_rank,
             generation=known.generation,
-            framework=known.framework,
-            framework_version=known.framework_version,
-            horovod_version=known.horovod_version,
+            framework=framework,
+            framework_version=version,
+            horovod_version=known.horovod,
             script=known.script,
-            visible_devices=known.visible_devices,
+            visible_devices=_visible(known.visible_devices),
         )
+
+    def _gap(self, lost: int, until: float, cause: str) -> GapFound:
+        started = min(self._last_end, until)
+        return GapFound(at=until, node=self.node, started=started, ended=until, lost_records=lost, cause=cause)
 
     @property
     def _rank(self) -> int:
@@ -145,20 +182,27 @@ class Worker:
 
     def _take_message(self, message: Message, out: list[Kept]) -> None:
         fields = message.fields
-        if fields.get("type") == "identity":
+        at = self._said_at(fields)
+        if _is_identity(message):
             out.extend(self.flush())
-            identified = self.identify(fields)
+            identified = self._identify(fields, at)
             if identified is not None:
                 out.append(Kept(identified, f"identity {self.worker}"))
             return
-        event = _event(fields, {"at": self._clock.now(), "worker": self.worker, "rank": self._rank})
+        epoch = fields.get("epoch")
+        if fields.get("type") in ("epoch", "progress") and isinstance(epoch, int) and epoch >= 0:
+            self._begin_epoch(epoch, at, out)
+        if fields.get("type") in _WITHOUT_EVENT:
+            return
+        event = _event(fields, {"at": at, "worker": self.worker, "rank": self._rank})
         if event is None:
             self.unreadable += 1
-            return
-        if isinstance(event, EpochStarted):
-            self._begin_epoch(event.epoch, event.at, out)
         else:
             out.append(Kept(event, _keep_name(event)))
+
+    def _said_at(self, fields: dict[str, Any]) -> float:
+        time_ns = fields.get("time_ns")
+        return self._clock.at(time_ns) if isinstance(time_ns, int) else self._clock.now()
 
     def _columns(self, steps: Sequence[Step]) -> StepsRecorded:
         first, last = steps[0], steps[-1]
@@ -217,10 +261,20 @@ _MESSAGES: dict[str, tuple[type[Any], tuple[str, ...]]] = {
     "model": (ModelDescribed, ("parameters", "gradient_bytes", "tensors", "backward_passes_per_step", "optimizer")),
     "progress": (ProgressDeclared, ("epochs", "steps_per_epoch")),
     "unseen": (PhaseUnseen, ("field", "reason")),
-    "epoch": (EpochStarted, ("epoch",)),
     "mark": (MarkSet, ("text", "step")),
 }
 """Type of message -> its event, and the fields that the message brings to it."""
+_WITHOUT_EVENT = ("epoch", "phase")
+_DEVICE_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+
+
+def _is_identity(message: Message) -> bool:
+    return message.fields.get("type") == "identity"
+
+
+def _visible(variables: dict[str, str]) -> str | None:
+    """The devices that the process may see, as its environment says; None when that says nothing."""
+    return next((variables[name] for name in _DEVICE_VARIABLES if name in variables), None)
 
 
 def _event(fields: dict[str, Any], common: dict[str, Any]) -> AnyEvent | None:
