@@ -1,0 +1,166 @@
+"""Plays a recording: a source of events like the live one, with a position that can be moved.
+
+The recording's clock is the latest time that an event has given. The state made by playing to a time, by seeking to it, and by
+folding live up to it is the same.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from distmon.core.events import AnyEvent
+from distmon.core.fold import apply
+from distmon.core.state import SessionState
+from distmon.replay.index import Index, open_index
+from distmon.replay.lines import START
+from distmon.replay.session_file import Notes, SessionFile
+
+SPEEDS = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
+
+
+class Player:
+    """Times are seconds since the recording's start. `clock` is the viewer's, in seconds."""
+
+    def __init__(
+        self,
+        session: SessionFile,
+        *,
+        speed: float = 1.0,
+        clock: Callable[[], float] = time.monotonic,
+        index: Index | None = None,
+    ) -> None:
+        self._session = session
+        self._index = index if index is not None else open_index(session)
+        self._clock = clock
+        self._start = session.header.at
+        self._end = max(self._index.end, self._start)
+        self._events = session.events(Notes(), START)
+        self._pending: AnyEvent | None = next(self._events, None)
+        self._now = 0.0
+        self._target = self._start
+        self._reached = True
+        self._playing = True
+        self._last_clock = clock()
+        self._speed = _within(speed)
+        self._sought: SessionState | None = None
+
+    @property
+    def position_s(self) -> float:
+        return max((self._target if self._reached else self._now) - self._start, 0.0)
+
+    @property
+    def duration_s(self) -> float:
+        return self._end - self._start
+
+    @property
+    def started_at(self) -> float:
+        """When the recording began, in seconds since the epoch."""
+        return self._start
+
+    @property
+    def speed(self) -> float:
+        return self._speed
+
+    @property
+    def playing(self) -> bool:
+        return self._playing
+
+    @property
+    def at_end(self) -> bool:
+        return self._pending is None
+
+    @property
+    def marks(self) -> Sequence[tuple[float, str]]:
+        """Moments worth a tick on the bar: (seconds, severity)."""
+        return [(max(mark.at - self._start, 0.0), mark.severity) for mark in self._index.marks]
+
+    @property
+    def notes(self) -> list[str]:
+        """What of the recording could not be read, in sentences."""
+        return self._index.notes
+
+    def poll(self) -> Iterator[AnyEvent]:
+        """What has happened since the last call. Events that the caller does not take stay for the next."""
+        self._advance()
+        self._reached = False
+        while self._pending is not None:
+            at = max(self._now, self._pending.at)
+            if at > self._target:
+                break
+            event, self._pending, self._now = self._pending, next(self._events, None), at
+            yield event
+        self._reached = True
+        if self._pending is None and self._target >= self._end:
+            self._playing = False
+
+    def play(self) -> None:
+        """Goes on; from the start, when it had come to the end."""
+        if self.at_end:
+            self.seek(0.0)
+        self._playing, self._last_clock = True, self._clock()
+
+    def pause(self) -> None:
+        self._advance()
+        self._target = self._start + self.position_s
+        self._playing = False
+
+    def set_speed(self, speed: float) -> None:
+        """Session seconds per second, 0.1 to 1000."""
+        self._advance()
+        self._speed = _within(speed)
+
+    def step(self, count: int = 1) -> None:
+        """Pauses, then moves to the next (1) or the last (-1) moment at which something happened."""
+        self.pause()
+        if count > 0 and self._pending is not None:
+            self._target = max(self._now, self._pending.at, self._target)
+        elif count < 0:
+            self.seek(self._moment_before(self._now) - self._start)
+
+    def seek(self, position_s: float) -> None:
+        """Moves to a time; `take_state` then has the state of it."""
+        at = self._start + min(max(position_s, 0.0), self.duration_s)
+        state, position = self._index.start_for(at)
+        self._events.close()
+        self._events = self._session.events(Notes(), position)
+        self._pending = None
+        for event in self._events:
+            if event.at > at:
+                self._pending = event
+                break
+            apply(state, event)
+        self._sought, self._now, self._target, self._reached = state, state.now, at, True
+        self._last_clock = self._clock()
+
+    def take_state(self) -> SessionState | None:
+        """After a seek, once: the state to go on from, which the next events of `poll` continue."""
+        state, self._sought = self._sought, None
+        return state
+
+    def close(self) -> None:
+        """Closes the files; the player plays no more."""
+        self._events.close()
+        self._index.close()
+
+    def _advance(self) -> None:
+        """Moves the target by the time that went by. Where the caller could not keep up, it counts from what was taken."""
+        now = self._clock()
+        if self._playing:
+            base = self._target if self._reached else max(self._now, self._start)
+            self._target = min(base + (now - self._last_clock) * self._speed, self._end)
+            self._reached = True
+        self._last_clock = now
+
+    def _moment_before(self, at: float) -> float:
+        second = self._index.second_before(at)
+        before = max(second.at, self._start)
+        for event in self._session.events(Notes(), second.position):
+            if event.at >= at:
+                break
+            before = max(before, event.at)
+        return before
+
+
+def _within(speed: float) -> float:
+    return min(max(speed, SPEEDS[0]), SPEEDS[-1])

@@ -1,0 +1,226 @@
+"""Writing a session file: append only, a JSON line per event, on disk within a second of `flush` being due."""
+
+from __future__ import annotations
+
+import math
+import os
+import stat
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+from distmon.core.codec import encode_json
+from distmon.core.errors import DistmonError
+from distmon.core.events import AnyEvent, SessionStarted
+from distmon.core.state import SessionState
+from distmon.replay.index import IndexWriter, index_path
+from distmon.replay.lines import START, Position, is_packed, zstd
+
+FLUSH_S = 1.0
+FRAME_BYTES = 1 << 20
+"""A compressed recording starts a frame of its own after this many bytes, so that a reader can start there."""
+
+
+class Recorder:
+    """Records events in the order given. The first event of a new file is its SessionStarted.
+
+    A write that fails (disk full) ends the recording, never the job: `failed` then says so in one line.
+    """
+
+    def __init__(self, path: Path, *, append: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
+        """Raises DistmonError when the file cannot be made, or is there already and `append` is not set."""
+        self.path = path
+        self.failed = ""
+        self.events = 0
+        self._clock = clock
+        self._file = _open_for_writing(path, append=append)
+        self._continues = append and os.fstat(self._file.fileno()).st_size > 0
+        self._sink = _Packed(self._file) if is_packed(path) else _Plain(self._file)
+        self._lines: list[bytes] = []
+        self._flushed = -math.inf
+        self._index: IndexWriter | None = None
+        self._index_file: IO[bytes] | None = None
+        self._position = START
+        if self._continues:
+            _drop_index(path)
+            self._sink.start_on_a_new_line(_last_byte(path))
+
+    def record(self, event: AnyEvent) -> None:
+        """Adds an event, and writes out what is waiting once a second."""
+        if self.failed:
+            return
+        line = encode_json(event)
+        if not self.events and not self._continues:
+            if not isinstance(event, SessionStarted):
+                raise ValueError("a recording begins with its SessionStarted")
+            self._start_index(line)
+        self.events += 1
+        self._lines.append(line)
+        self._pass_to_index(event, len(line) + 1)
+        if self._clock() - self._flushed >= FLUSH_S:
+            self.flush()
+
+    def keep(self, state: SessionState) -> None:
+        """Offers the state for the index; taken when one is due and exactly the recorded events have been applied to it."""
+        if self._index and self._index.wants_keyframe and state.events == self.events and not self.failed:
+            self.flush()
+            try:
+                self._index.keep(state, self._position)
+            except OSError:
+                self._index = None
+
+    def _pass_to_index(self, event: AnyEvent, size: int) -> None:
+        if not self._index:
+            return
+        try:
+            self._index.pass_event(event, self._position, size)
+        except OSError:
+            self._index = None  # unfinished, so that a reader makes it again
+        frame, skip, number = self._position
+        self._position = Position(frame, skip + size, number + 1)
+
+    def flush(self) -> None:
+        """Writes out what is waiting."""
+        self._flushed = self._clock()
+        if not self._lines or self.failed:
+            return
+        self._lines.append(b"")
+        content = b"\n".join(self._lines)
+        self._lines.clear()
+        try:
+            new_frame = self._sink.write(content)
+        except OSError as error:
+            self._fail(error)
+            return
+        if new_frame is not None:
+            self._position = Position(new_frame, 0, self._position.line)
+
+    def close(self) -> None:
+        """Writes everything out, to the disk, and finishes the index."""
+        if self._file.closed:
+            return
+        self.flush()
+        try:
+            self._sink.end()
+            os.fsync(self._file.fileno())
+            if self._index and not self.failed:
+                self._index.finish(os.fstat(self._file.fileno()), [])
+        except OSError as error:
+            self._fail(error)
+        self._file.close()
+        if self._index_file:
+            self._index_file.close()
+
+    def __enter__(self) -> Recorder:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _start_index(self, first_line: bytes) -> None:
+        target = index_path(self.path)
+        try:
+            target.unlink(missing_ok=True)
+            self._index_file = _create(target)
+        except OSError:
+            return  # a reader makes the index when it first needs it
+        self._index = IndexWriter(self._index_file, first_line)
+
+    def _fail(self, error: OSError) -> None:
+        self.failed = f"{self.path}: recording stopped: {os.strerror(error.errno or 0)}"
+        self._index = None
+
+
+class _Plain:
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    def start_on_a_new_line(self, last_byte: bytes) -> None:
+        if last_byte != b"\n":
+            self._file.write(b"\n")
+
+    def write(self, content: bytes) -> int | None:
+        """Writes whole lines. Returns where the next line's frame begins, if that changed."""
+        _write_all(self._file, content)
+        return None
+
+    def end(self) -> None:
+        """Nothing is held back."""
+
+
+class _Packed:
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._packer: Any = None
+        self._held = 0
+
+    def start_on_a_new_line(self, last_byte: bytes) -> None:
+        """What went before may be torn within a line: the new frame begins with a line end."""
+        self.write(b"\n")
+
+    def write(self, content: bytes) -> int | None:
+        if self._packer is None:
+            self._packer = zstd().ZstdCompressor(level=3, write_checksum=True).compressobj()
+        packed = self._packer.compress(content) + self._packer.flush(zstd().COMPRESSOBJ_FLUSH_BLOCK)
+        _write_all(self._file, packed)
+        self._held += len(content)
+        if self._held < FRAME_BYTES:
+            return None
+        self.end()
+        return os.fstat(self._file.fileno()).st_size
+
+    def end(self) -> None:
+        """Ends the frame."""
+        if self._packer is not None:
+            _write_all(self._file, self._packer.flush())
+            self._packer, self._held = None, 0
+
+
+def _write_all(file: IO[bytes], content: bytes) -> None:
+    view = memoryview(content)
+    while view:
+        view = view[file.write(view) :]
+
+
+def _open_for_writing(path: Path, *, append: bool) -> IO[bytes]:
+    if is_packed(path):
+        zstd()
+    elif not path.name.endswith(".jsonl"):
+        raise DistmonError(f"{path}: the name of a recording ends in .jsonl or .jsonl.zst")
+    try:
+        return _create(path)
+    except FileExistsError:
+        if not append:
+            raise DistmonError(f"{path} is there already; give the recording another name") from None
+    except OSError as error:
+        raise DistmonError(f"{path} cannot be written: {os.strerror(error.errno or 0)}") from None
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        what = "it is a symbolic link" if path.is_symlink() else os.strerror(error.errno or 0)
+        raise DistmonError(f"{path} cannot be written: {what}") from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise DistmonError(f"{path} cannot be written: it is not a regular file")
+    return os.fdopen(descriptor, "ab", buffering=0)
+
+
+def _create(path: Path) -> IO[bytes]:
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.fdopen(os.open(path, flags, 0o600), "ab", buffering=0)
+
+
+def _last_byte(path: Path) -> bytes:
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1)
+
+
+def _drop_index(path: Path) -> None:
+    """The recording grows past its index, which no longer fits."""
+    try:
+        index_path(path).unlink(missing_ok=True)
+    except OSError:
+        return  # it does not fit by its size, so that a reader passes over it
