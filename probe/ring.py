@@ -122,7 +122,7 @@ Record = Union[Step, Span, Message]
 def boot_id() -> str:
     """The kernel's id of this boot, or an empty text where there is none."""
     try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:  # noqa: PTH123
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return file.read().strip()
     except OSError:
         return ""
@@ -130,7 +130,7 @@ def boot_id() -> str:
 
 def process_start_ticks(pid: int) -> int:
     """Start of process `pid` in clock ticks since boot. Raises OSError if there is no such process."""
-    with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
+    with open(f"/proc/{pid}/stat", "rb") as file:
         line = file.read()
     return int(line[line.rindex(b")") + 2 :].split()[19])
 
@@ -166,7 +166,7 @@ class RingWriter:
             raise RingError(f"cannot make a ring in {directory}: {error.strerror}") from None
         finally:
             os.close(directory_fd)
-        return cls(os.path.join(directory, name), memory, header)  # noqa: PTH118
+        return cls(os.path.join(directory, name), memory, header)
 
     def step(self, numbers: Tuple[int, ...]) -> None:
         """Record one step: the fields of `Step` in their order, UNSEEN for what could not be seen."""

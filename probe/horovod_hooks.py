@@ -1,0 +1,74 @@
+"""Horovod's init and shutdown, one place for every framework: where a process becomes a worker, and gets its rank again."""
+
+import os
+from types import ModuleType
+from typing import Any
+
+from . import keras_hooks, tensorflow_hooks, torch_hooks, worker
+from .patching import Function, wrap
+from .ring import monotonic_ns, process_start_ticks
+
+RANKS = ("rank", "size", "local_rank", "local_size", "cross_rank", "cross_size")
+
+
+def install(basics: ModuleType) -> None:
+    """Hook module `horovod.common.basics`."""
+    wrap(basics.HorovodBasics, "init", _timed_init)
+    wrap(basics.HorovodBasics, "shutdown", _timed_shutdown)
+
+
+def _timed_init(original: Function) -> Function:
+    def init(self: Any, *args: Any, **kwargs: Any) -> Any:
+        this = worker.become()
+        if this is None or not this.timer.thread:
+            return original(self, *args, **kwargs)
+        start = monotonic_ns()
+        this.timer.attempt("rendezvous", lambda: _before_init(this, start))
+        result = original(self, *args, **kwargs)
+        this.timer.attempt("identity", lambda: _after_init(this, self, start))
+        return result
+
+    return init
+
+
+def _before_init(this: worker.Worker, start: int) -> None:
+    this.timer.message({"type": "phase", "phase": "rendezvous"})
+    if this.inits == 0:
+        began = _process_start_ns(start)
+        this.timer.ring.span("initialisation", began, start - began, "imports")
+
+
+def _process_start_ns(now: int) -> int:
+    """Start of this process on CLOCK_MONOTONIC, from its age; exact to a clock tick."""
+    with open("/proc/uptime", encoding="ascii") as file:
+        uptime = float(file.read().split()[0])
+    age = uptime - process_start_ticks(os.getpid()) / os.sysconf("SC_CLK_TCK")
+    return now - max(0, int(age * 1e9))
+
+
+def _after_init(this: worker.Worker, basics: Any, start: int) -> None:
+    timer = this.timer
+    timer.ring.span("rendezvous", start, monotonic_ns() - start)
+    first = this.inits == 0
+    this.inits += 1
+    timer.begin_generation(int(os.environ.get("DISTMON_GENERATION", "0")) + this.inits - 1)
+    timer.message(worker.identity(this, {name: getattr(basics, name)() for name in RANKS}))
+    timer.message({"type": "phase", "phase": "initialisation"})
+    if first:
+        for hooks in (torch_hooks, tensorflow_hooks, keras_hooks):
+            hooks.install(this)
+
+
+def _timed_shutdown(original: Function) -> Function:
+    def shutdown(self: Any, *args: Any, **kwargs: Any) -> Any:
+        this = worker.current()
+        if this is None or not this.timer.thread or not this.inits:
+            return original(self, *args, **kwargs)
+        this.flush()
+        start = monotonic_ns()
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            this.timer.attempt("teardown", lambda: this.timer.ring.span("teardown", start, monotonic_ns() - start))
+
+    return shutdown

@@ -1,0 +1,5 @@
+from .worker import Worker
+
+
+def install(worker: Worker) -> None:
+    pass

@@ -1,0 +1,295 @@
+"""PyTorch: batches, backward, waiting for collectives, optimizer step, checkpoints.
+
+All wrappers pass through at once on another thread, in a forked child and inside what is no training: one comparison.
+"""
+
+import sys
+from functools import partial
+from threading import get_ident
+from types import ModuleType
+from typing import Any, Callable, Dict, List
+
+from .patching import Function, wrap
+from .ring import UNSEEN
+from .steps import COMPUTE, EXPOSED, INPUT_WAIT, OPTIMIZER, StepTimer
+from .worker import Worker, watch
+
+WAIT = "horovod_torch_wait_and_clear"
+
+
+def install(worker: Worker) -> None:
+    """Hook what is imported of torch, and what will be."""
+    hooks = {
+        "torch.autograd": _hook_autograd,
+        "torch.utils.data.dataloader": _hook_dataloader,
+        "torch.utils.data.distributed": _hook_sampler,
+        "torch.nn.modules.module": _hook_module,
+        "torch.serialization": _hook_serialization,
+        "horovod.torch.mpi_ops": _hook_collectives,
+        "horovod.torch.functions": _hook_broadcasts,
+        "horovod.torch.optimizer": _hook_optimizer,
+    }
+    for name, hook in hooks.items():
+        watch.add(name, _guarded(worker, name, hook))
+
+
+def _guarded(worker: Worker, name: str, hook: Callable[[StepTimer, ModuleType], None]) -> Callable[[ModuleType], None]:
+    return lambda module: worker.timer.attempt(name, lambda: hook(worker.timer, module))
+
+
+def _hook_autograd(timer: StepTimer, module: Any) -> None:
+    def make(original: Function) -> Function:
+        def backward(*args: Any, **kwargs: Any) -> Any:
+            if timer.thread != get_ident():
+                return original(*args, **kwargs)
+            back_to = timer.backward_begins()
+            try:
+                return original(*args, **kwargs)
+            finally:
+                timer.leave(back_to)
+                if timer.gpu is not None:
+                    timer.gpu.mark(COMPUTE)
+
+        return backward
+
+    wrap(module, "backward", make)
+    timer.seen.add(COMPUTE)
+
+
+def _hook_dataloader(timer: StepTimer, module: Any) -> None:
+    def make_next(original: Function) -> Function:
+        def __next__(self: Any) -> Any:
+            if timer.thread != get_ident():
+                return original(self)
+            timer.batch_wanted(id(self))
+            try:
+                data = original(self)
+            except BaseException:
+                timer.batches_ended(id(self))
+                raise
+            timer.batch_came(count_samples(data))
+            return data
+
+        return __next__
+
+    def make_iter(original: Function) -> Function:
+        def __iter__(self: Any) -> Any:
+            if timer.thread != get_ident():
+                return original(self)
+            back_to = timer.iterator_wanted()
+            try:
+                iterator = original(self)
+            finally:
+                timer.leave(back_to)
+            timer.iterator_made(id(iterator), _length(self))
+            return iterator
+
+        return __iter__
+
+    wrap(module._BaseDataLoaderIter, "__next__", make_next)
+    wrap(module.DataLoader, "__iter__", make_iter)
+    timer.seen.add(INPUT_WAIT)
+
+
+def _length(loader: Any) -> int:
+    try:
+        return len(loader)
+    except TypeError:
+        return UNSEEN
+
+
+def count_samples(data: Any) -> int:
+    """Samples in a batch: the first dimension of the first tensor in it, UNSEEN if there is none."""
+    while True:
+        if isinstance(data, (list, tuple)) and data:
+            data = data[0]
+        elif isinstance(data, dict) and data:
+            data = next(iter(data.values()))
+        else:
+            break
+    size = getattr(data, "size", None)
+    if callable(size) and data.dim():
+        return int(data.size(0))
+    return UNSEEN
+
+
+def _hook_sampler(timer: StepTimer, module: Any) -> None:
+    def make(original: Function) -> Function:
+        def set_epoch(self: Any, epoch: int) -> Any:
+            timer.epoch_stated(int(epoch))
+            return original(self, epoch)
+
+        return set_epoch
+
+    wrap(module.DistributedSampler, "set_epoch", make)
+
+
+def _hook_module(timer: StepTimer, module: Any) -> None:
+    def make_eval(original: Function) -> Function:
+        def eval(self: Any) -> Any:
+            if timer.thread == get_ident():
+                timer.evaluation_begins()
+            return original(self)
+
+        return eval
+
+    def make_train(original: Function) -> Function:
+        def train(self: Any, mode: bool = True) -> Any:
+            if mode and timer.thread == get_ident():
+                timer.evaluation_goes_on()
+            return original(self, mode)
+
+        return train
+
+    wrap(module.Module, "eval", make_eval)
+    wrap(module.Module, "train", make_train)
+
+
+def _hook_serialization(timer: StepTimer, module: Any) -> None:
+    import torch
+
+    wrap(module, "save", partial(_cut, timer, "checkpoint", "torch.save"))
+    torch.save = module.save
+
+
+def _cut(timer: StepTimer, kind: str, name: str, original: Function) -> Function:
+    """A function whose whole time is no part of training."""
+
+    def cut(*args: Any, **kwargs: Any) -> Any:
+        if timer.thread != get_ident():
+            return original(*args, **kwargs)
+        begun = timer.cut_begins()
+        try:
+            return original(*args, **kwargs)
+        finally:
+            timer.cut_ends(begun, kind, name)
+
+    return cut
+
+
+def _hook_broadcasts(timer: StepTimer, module: Any) -> None:
+    import horovod.torch
+
+    for name in ("broadcast_parameters", "broadcast_optimizer_state"):
+        wrap(module, name, partial(_cut, timer, "sync", name))
+        if hasattr(horovod.torch, name):
+            setattr(horovod.torch, name, getattr(module, name))
+
+
+def _hook_collectives(timer: StepTimer, module: Any) -> None:
+    """Waits for a collective called by hand: the one C call below all of them."""
+
+    def make(original: Function) -> Function:
+        def horovod_torch_wait_and_clear(handle: Any) -> Any:
+            if timer.thread != get_ident():
+                return original(handle)
+            back_to = timer.enter(EXPOSED)
+            try:
+                return original(handle)
+            finally:
+                timer.leave(back_to)
+                timer.still_initialising()
+                timer.evaluation_goes_on()
+
+        return horovod_torch_wait_and_clear
+
+    wrap(module.mpi_lib, WAIT, make)
+    timer.seen.add(EXPOSED)
+
+
+def _hook_optimizer(timer: StepTimer, module: Any) -> None:
+    from horovod.torch.mpi_ops import mpi_lib
+
+    hooked_wait = getattr(mpi_lib, WAIT)
+    plain_wait = getattr(hooked_wait, "__wrapped__", hooked_wait)
+    plain_steps = _hook_plain_optimizers(timer)
+
+    def make_init(original: Function) -> Function:
+        def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+            original(self, *args, **kwargs)
+            if timer.thread == get_ident():
+                timer.still_initialising()
+                while plain_steps:
+                    plain_steps.pop().remove()
+                timer.passes_per_step = max(1, int(self.backward_passes_per_step))
+                timer.attempt("model", lambda: timer.message(_describe(module, self)))
+
+        return __init__
+
+    def make_synchronize(original: Function) -> Function:
+        def synchronize(self: Any) -> Any:
+            if timer.thread != get_ident():
+                return original(self)
+            back_to = timer.enter(EXPOSED)
+            # The optimizer waits once per tensor: time the whole, and let the single waits go past the hook.
+            mpi_lib.horovod_torch_wait_and_clear = plain_wait
+            try:
+                return original(self)
+            finally:
+                mpi_lib.horovod_torch_wait_and_clear = hooked_wait
+                timer.leave(back_to)
+                if timer.gpu is not None:
+                    timer.gpu.mark(EXPOSED)
+
+        return synchronize
+
+    for cls in (module._DistributedOptimizer, module._DistributedAdasumOptimizer):
+        wrap(cls, "__init__", make_init)
+        wrap(cls, "step", partial(_timed_step, timer))
+    wrap(module._DistributedOptimizer, "synchronize", make_synchronize)
+    timer.seen.add(OPTIMIZER)
+
+
+def _timed_step(timer: StepTimer, original: Function) -> Function:
+    def step(*args: Any, **kwargs: Any) -> Any:
+        if timer.thread != get_ident():
+            return original(*args, **kwargs)
+        back_to = timer.enter(OPTIMIZER)
+        try:
+            result = original(*args, **kwargs)
+        except BaseException:
+            timer.leave(back_to)
+            raise
+        timer.step_ends()
+        return result
+
+    return step
+
+
+def _hook_plain_optimizers(timer: StepTimer) -> List[Any]:
+    """Steps of optimizers that Horovod did not wrap; returns the handles that take the hooks off again.
+
+    Where one is wrapped, its steps are the steps: torch's hooks would count them twice.
+    """
+
+    def before(*_: Any) -> None:
+        if timer.thread == get_ident():
+            timer.enter(OPTIMIZER)
+
+    def after(*_: Any) -> None:
+        if timer.thread == get_ident():
+            timer.step_ends()
+
+    optimizer: Any = sys.modules["torch.optim.optimizer"]
+    if not hasattr(optimizer, "register_optimizer_step_pre_hook"):
+        timer.unseen("step", "an optimizer that Horovod does not wrap is seen with torch 2.0 and later only")
+        return []
+    return [optimizer.register_optimizer_step_pre_hook(before), optimizer.register_optimizer_step_post_hook(after)]
+
+
+def _describe(module: Any, optimizer: Any) -> Dict[str, Any]:
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    reduced = [parameter for parameter in parameters if parameter.requires_grad]
+    return {
+        "type": "model",
+        "parameters": sum(parameter.numel() for parameter in parameters),
+        "tensors": len(reduced),
+        "gradient_bytes": sum(parameter.numel() * parameter.element_size() for parameter in reduced),
+        "optimizer": type(optimizer).__name__,
+        "backward_passes_per_step": int(optimizer.backward_passes_per_step),
+        "operation": _operation(module, getattr(optimizer, "op", module.Adasum)),
+    }
+
+
+def _operation(module: Any, operation: Any) -> str:
+    return next((name for name in ("Average", "Sum", "Adasum") if getattr(module, name) == operation), str(operation))
