@@ -24,8 +24,8 @@ class Canvas(Widget):
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
-        self._lines: list[Strip] = []
-        self._drawn_for: tuple[int, int, str] = (0, 0, "")
+        self._drawn: list[Strip] = []
+        self._drawn_as: tuple[int, int, str] = (0, 0, "")
 
     def draw(self, width: int, height: int) -> list[Strip]:
         """The widget's lines in this size; fewer than `height` are filled up with blanks."""
@@ -43,21 +43,21 @@ class Canvas(Widget):
         """Compose the lines again and refresh those cells that changed; a widget without a size waits for one."""
         width, height = self.size
         if not self.is_mounted or not width or not height or not self.display:
-            self._drawn_for = (0, 0, "")
+            self._drawn_as = (0, 0, "")
             return
         lines = self._compose_lines(width, height)
         key = (width, height, self.app.theme)
-        if key != self._drawn_for:
-            self._lines, self._drawn_for = lines, key
+        if key != self._drawn_as:
+            self._drawn, self._drawn_as = lines, key
             self.refresh()
             return
         changed = [
             Region(first, y, last - first, 1)
-            for y, (old, new) in enumerate(zip(self._lines, lines, strict=True))
+            for y, (old, new) in enumerate(zip(self._drawn, lines, strict=True))
             for first, last in (changed_cells(old, new),)
             if last > first
         ]
-        self._lines = lines
+        self._drawn = lines
         if changed:
             self.refresh(*changed)
 
@@ -69,9 +69,9 @@ class Canvas(Widget):
     def render_line(self, y: int) -> Strip:
         width, height = self.size
         key = (width, height, self.app.theme)
-        if key != self._drawn_for:
-            self._lines, self._drawn_for = self._compose_lines(width, height), key
-        return self._lines[y] if y < len(self._lines) else Strip.blank(width, self.base)
+        if key != self._drawn_as:
+            self._drawn, self._drawn_as = self._compose_lines(width, height), key
+        return self._drawn[y] if y < len(self._drawn) else Strip.blank(width, self.base)
 
     def render(self) -> RenderResult:
         return ""

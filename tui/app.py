@@ -1,0 +1,188 @@
+"""The Textual app: drains the source into the state on a timer and shows the state; owns no number of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Iterable, Mapping
+
+from textual.app import App, SystemCommand
+from textual.screen import Screen
+
+from distmon.core.fold import apply
+from distmon.core.state import SessionState
+from distmon.tui.bindings import bindings_for, commands_for
+from distmon.tui.glyphs import AsciiFilter, ascii_only
+from distmon.tui.ports import Job, Player, Source
+from distmon.tui.screens.overview import Overview
+from distmon.tui.theme import ANSI, DARK, PALETTES, textual_theme
+from distmon.tui.view.facts import facts
+
+FRAME_S = 0.25
+"""Data is drawn this often; keys are answered at once."""
+DRAIN_S = 0.06
+"""The longest that one frame spends on taking events in."""
+ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+
+
+class DistmonApp(App[int]):
+    """Shows one session, live or recorded; `player` is there for a recording, `job` for a job started here."""
+
+    TITLE = "distmon"
+    BINDINGS = bindings_for("app")
+    ENABLE_COMMAND_PALETTE = True
+    CSS = """
+    CommandPalette > Vertical { margin-top: 2; max-width: 90; }
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        player: Player | None = None,
+        job: Job | None = None,
+        *,
+        state: SessionState | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        environment = os.environ if environment is None else environment
+        plain_colours = few_colours(environment)
+        super().__init__(ansi_color=True if plain_colours else None)
+        self.source, self.player, self.job = source, player, job
+        self.state = state if state is not None else SessionState()
+        self._shown_events = -1
+        if ascii_only(environment):
+            self._filters.append(AsciiFilter())
+        for palette in PALETTES.values():
+            self.register_theme(textual_theme(palette))
+        wanted = environment.get("DISTMON_THEME", "")
+        self.theme = ANSI.name if plain_colours else f"distmon-{wanted}" if f"distmon-{wanted}" in PALETTES else DARK.name
+        self.animation_level = "none"
+        if player is not None:
+            for command in commands_for("bar"):
+                self.bind(",".join(command.keys), f"play({command.action!r})", description=command.label, show=False)
+
+    def get_default_screen(self) -> Screen[None]:
+        self.take_events()
+        self.overview = Overview(facts(self.state), self.player)
+        return self.overview
+
+    def on_mount(self) -> None:
+        loop = asyncio.get_running_loop()
+        if not self.is_headless:
+            for number in ENDING_SIGNALS:
+                loop.add_signal_handler(number, self.end_by_signal, number)
+        self.set_interval(FRAME_S, self.frame)
+        self.call_after_refresh(freeze_garbage)
+
+    # --- data -----------------------------------------------------------------------------------------------------
+
+    def take_events(self) -> None:
+        """Fold what the source has, for at most DRAIN_S; the rest waits for the next frame."""
+        if self.player is not None and (sought := self.player.take_state()) is not None:
+            self.state = sought
+            self._shown_events = -1
+        deadline = time.perf_counter() + DRAIN_S
+        for count, event in enumerate(self.source.poll(), 1):
+            apply(self.state, event)
+            if count % 16 == 0 and time.perf_counter() > deadline:
+                return
+
+    def frame(self) -> None:
+        """One data frame: take events in, draw if there were any."""
+        if hung_up():
+            self.end_by_signal(signal.SIGHUP)
+            return
+        self.take_events()
+        if self.state.events != self._shown_events:
+            self._shown_events = self.state.events
+            self.overview.show(facts(self.state))
+
+    # --- leaving --------------------------------------------------------------------------------------------------
+
+    def end_by_signal(self, number: int) -> None:
+        """A signal, or a terminal that is gone, ends the app as a shell expects; a job started here is stopped."""
+        self._stop_job()
+        self.exit(return_code=128 + number)
+
+    def action_leave(self) -> None:
+        if self.job is not None and self.job.running:
+            self.overview.ask("The job that was started here is still running.\nStop it and leave?", self._stop_and_leave)
+        else:
+            self.exit(0)
+
+    def _stop_and_leave(self) -> None:
+        self._stop_job()
+        self.exit(0)
+
+    def _stop_job(self) -> None:
+        if self.job is not None and self.job.running:
+            self.job.stop()
+
+    # --- commands -------------------------------------------------------------------------------------------------
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """While a question is open only its answers count."""
+        overview = getattr(self, "overview", None)
+        return not (overview is not None and overview.choices.question)
+
+    def action_help(self) -> None:
+        self.overview.toggle_help()
+
+    def action_next_theme(self) -> None:
+        names = list(PALETTES)
+        position = names.index(self.theme) if self.theme in names else -1
+        self.theme = names[(position + 1) % len(names)]
+        self.overview.choices.note = f"theme {self.theme.removeprefix('distmon-')}"
+        self.overview.rearrange()
+
+    async def action_play(self, action: str) -> None:
+        await self.overview.play(action)
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """The palette offers every command of the table, under its own name."""
+        for command in self.overview.parts.commands:
+            if command.action == "command_palette":
+                continue
+            action = f"play({command.action!r})" if command.where == "bar" else command.action
+            yield SystemCommand(command.label, command.help, self._runner(action, command.where == "screen"))
+
+    def _runner(self, action: str, on_screen: bool):  # type: ignore[no-untyped-def]
+        async def run() -> None:
+            await self.run_action(action, self.overview if on_screen else self)
+
+        return run
+
+
+def few_colours(environment: Mapping[str, str]) -> bool:
+    """True where the terminal's own sixteen colours, or none, are all there is."""
+    if environment.get("NO_COLOR"):
+        return True
+    term, rich_colours = environment.get("TERM", ""), environment.get("COLORTERM", "")
+    system = environment.get("TEXTUAL_COLOR_SYSTEM", "auto")
+    if system != "auto":
+        return system in ("standard", "windows")
+    return rich_colours.lower() not in ("truecolor", "24bit") and "256color" not in term and term not in _RICH_TERMS
+
+
+_RICH_TERMS = ("xterm-kitty", "alacritty", "foot", "xterm-ghostty", "wezterm")
+
+
+def freeze_garbage() -> None:
+    """What is alive after the first paint stays alive: leave it out of later collections."""
+    gc.collect()
+    gc.freeze()
+
+
+def hung_up() -> bool:
+    """True once the terminal behind standard input is gone; reading it would spin for ever."""
+    stdin = sys.__stdin__
+    if stdin is None or stdin.closed:
+        return False
+    poller = select.poll()
+    poller.register(stdin.fileno(), 0)
+    return any(happened & (select.POLLHUP | select.POLLNVAL | select.POLLERR) for _, happened in poller.poll(0))

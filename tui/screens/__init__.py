@@ -1,0 +1,1 @@
+"""The screens: what is where, and what the keys do."""

@@ -1,0 +1,45 @@
+"""The surface of the overview: places its children as `arrange` says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from textual.geometry import NULL_OFFSET, NULL_SPACING, Region, Size
+from textual.layout import ArrangeResult, Layout, WidgetPlacement
+from textual.widget import Widget
+
+from distmon.tui.screens.arrange import Box
+
+Planner = Callable[[int, int], dict[str, Box]]
+OVERLAYS = ("help", "question")
+
+
+class PlacesLayout(Layout):
+    """A Textual layout from a function of the size."""
+
+    name = "places"
+
+    def __init__(self, plan: Planner) -> None:
+        self._plan = plan
+
+    def arrange(self, parent: Widget, children: list[Widget], size: Size, greedy: bool = True) -> ArrangeResult:
+        places = self._plan(size.width, size.height)
+        return [
+            WidgetPlacement(Region(*places[child.id]), NULL_OFFSET, NULL_SPACING, child, 1 if child.id in OVERLAYS else 0)
+            for child in children
+            if child.id in places
+        ]
+
+
+class Board(Widget):
+    """Holds all parts of a screen; its layout is the planner's."""
+
+    DEFAULT_CSS = "Board { width: 1fr; height: 1fr; background: $background; }"
+
+    def __init__(self, plan: Planner) -> None:
+        super().__init__()
+        self._places = PlacesLayout(plan)
+
+    @property
+    def layout(self) -> Layout:
+        return self._places

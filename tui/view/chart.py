@@ -1,0 +1,47 @@
+"""Throughput over the session as chart data."""
+
+from __future__ import annotations
+
+from distmon.tui.format import MISSING, compact
+from distmon.tui.view.facts import Facts
+from distmon.tui.widgets.chart import ChartData, EventLine, Series
+
+_EVENT_ROLES = {
+    "host_failed": "bad",
+    "host_blacklisted": "bad",
+    "host_left": "warn",
+    "host_joined": "good",
+    "rendezvous": "accent",
+}
+
+
+def throughput_chart(facts: Facts, window_s: float | None) -> ChartData:
+    times = [time for time, _ in facts.history]
+    values = [value for _, value in facts.history]
+    bins = facts.state.samples_history
+    return ChartData(
+        series=(Series("samples/s", times, values, "series0", area=True),),
+        events=_events(facts),
+        origin=facts.origin,
+        now=facts.state.job.ended_at or facts.state.now,
+        interval_s=float(bins.width_s) if bins else 1.0,
+        window_s=window_s,
+        caption=_caption(facts, window_s),
+        empty=facts.steady.reason or "no steps yet",
+    )
+
+
+def _events(facts: Facts) -> tuple[EventLine, ...]:
+    changes = [EventLine(c.at, role) for c in facts.state.membership if (role := _EVENT_ROLES.get(c.change))]
+    deaths = [EventLine(r.exited_at, "bad") for r in facts.state.ranks.values() if r.exited_at is not None and r.exit_code]
+    return tuple(changes + deaths)
+
+
+def _caption(facts: Facts, window_s: float | None) -> tuple[tuple[str, str], ...]:
+    steady = facts.steady
+    words = [("steady ", "muted"), (compact(steady.mean), "text"), (" samples/s", "muted")]
+    if steady.mean is None:
+        words = [(f"steady {MISSING}", "muted")]
+    if window_s is not None:
+        words = [(f"last {window_s / 60:.0f} min · ", "accent"), *words]
+    return tuple(words)

@@ -1,0 +1,54 @@
+"""Footer, help, question and the too-small notice, from the table of bindings."""
+
+from __future__ import annotations
+
+from distmon.tui.bindings import Command, key_name
+from distmon.tui.format import clean, fit
+from distmon.tui.theme import Palette
+from distmon.tui.widgets.line import Line, cells, spread
+
+
+def footer(commands: list[Command], note: str, palette: Palette, width: int) -> list[Line]:
+    """The commands that fit, in order of importance, and a note of what just happened."""
+    style = palette.style
+    right = Line([(clean(note) + " ", style("warn", bold=True))]) if note else Line()
+    line = Line([(" ", style("text"))])
+    for command in sorted((c for c in commands if c.footer), key=lambda c: (c.where == "bar", c.footer)):
+        key, label = key_name(command.keys[0]), command.label
+        if line.width + cells(key) + cells(label) + 3 > width - right.width:
+            break
+        line.add(key, style("key")).add(f" {label}  ", style("muted"))
+    return [spread(line, right, width, style("text"))]
+
+
+def help_lines(commands: list[Command], palette: Palette, width: int, height: int) -> list[Line]:
+    """Every command with all of its keys, by group."""
+    style = palette.style
+    lines: list[Line] = []
+    group = ""
+    for command in commands:
+        if command.group != group:
+            group = command.group
+            lines += [Line()] * bool(lines) + [Line([(group, style("accent", bold=True))])]
+        keys = " ".join(key_name(key) for key in command.keys)
+        lines.append(Line([("  " + fit(keys, 14), style("key")), (command.help, style("text"))]))
+    legend = "● good  ◐ starting  ○ idle  ▲ look here  ✖ dead or failed  ✔ ended  – not measured: Enter says why"
+    words = legend.split("  ")
+    lines += [Line(), Line([("Signs", style("accent", bold=True))])]
+    return lines + [Line([("  " + word, style("text"))]) for word in words]
+
+
+def question_lines(question: str, palette: Palette, width: int, height: int) -> list[Line]:
+    style = palette.style
+    lines = [Line(), *(Line([(fit(part, width, "centre"), style("text", bold=True))]) for part in question.split("\n")), Line()]
+    choices = Line([("y", style("key")), (" yes   ", style("text")), ("n", style("key")), (" or Esc: no", style("text"))])
+    return [*lines, Line([(" " * max((width - choices.width) // 2, 0), style("text"))]).extend(choices)]
+
+
+def too_small_lines(palette: Palette, width: int, height: int, needed: tuple[int, int]) -> list[Line]:
+    """One line in whatever room there is: the size it has and the size it needs."""
+    text = f"{width}x{height}, needs {needed[0]}x{needed[1]}"
+    long = f"the terminal is {width}x{height}; distmon needs {needed[0]}x{needed[1]}"
+    shown = long if len(long) <= width else text
+    lines = [Line()] * ((height - 1) // 2)
+    return [*lines, Line([(fit(shown, width, "centre"), palette.style("warn"))])]

@@ -1,0 +1,49 @@
+"""The details panel: one rank, one node, or the verdicts with their evidence."""
+
+from __future__ import annotations
+
+from distmon.tui.format import clean, duration
+from distmon.tui.theme import Palette
+from distmon.tui.view import nodes, ranks
+from distmon.tui.view.facts import Facts
+from distmon.tui.widgets.line import Line
+
+Subject = tuple[str, object]
+"""("rank", number), ("node", key) or ("verdicts", None)."""
+
+
+def details_title(facts: Facts, subject: Subject) -> str:
+    kind, key = subject
+    if kind == "verdicts":
+        return "what holds the job back"
+    if kind == "node":
+        node = facts.state.nodes.get(str(key))
+        return f"node {nodes.name_of(node) if node else clean(str(key))}"
+    return f"rank {key}"
+
+
+def details_lines(facts: Facts, subject: Subject, palette: Palette, width: int, height: int) -> list[Line]:
+    kind, key = subject
+    if kind == "rank" and isinstance(key, int):
+        return ranks.detail(facts, key, palette, width)
+    if kind == "node":
+        return nodes.detail(facts, str(key), palette, width)
+    return _verdicts(facts, palette)
+
+
+def _verdicts(facts: Facts, palette: Palette) -> list[Line]:
+    style = palette.style
+    if not facts.verdicts:
+        return [Line([(facts.steady.reason or "nothing found", style("muted"))])]
+    lines = []
+    for verdict in facts.verdicts:
+        lines.append(Line([(clean(verdict.text), style("warn" if verdict.kind != "compute_bound" else "good", bold=True))]))
+        lines.append(Line([("  because  ", style("muted")), (clean(verdict.evidence), style("text"))]))
+        lines.append(Line([("  try      ", style("muted")), (clean(verdict.try_first), style("text"))]))
+        if verdict.gain_percent is not None:
+            low, high = verdict.gain_percent
+            lines.append(Line([("  gain     ", style("muted")), (f"{low:.0f} to {high:.0f} % of the step time", style("text"))]))
+        if verdict.from_s is not None and verdict.to_s is not None:
+            lines.append(Line([("  when     ", style("muted")), (f"{duration(verdict.from_s)} to {duration(verdict.to_s)}", style("text"))]))
+        lines.append(Line())
+    return lines

@@ -1,0 +1,126 @@
+"""The top of the screen: the job in two lines, and in one what holds it back."""
+
+from __future__ import annotations
+
+from distmon.core.state import JobState
+from distmon.tui.format import MISSING, clean, compact, duration, fit
+from distmon.tui.glyphs import STATES
+from distmon.tui.theme import Palette
+from distmon.tui.view.facts import Facts
+from distmon.tui.view.words import job_state
+from distmon.tui.widgets.line import Line, spread
+from distmon.tui.widgets.meter import meter
+
+
+def header(facts: Facts, palette: Palette, width: int, height: int) -> list[Line]:
+    """Two lines, or the first of them with the speed where there is only one."""
+    if height == 1:
+        return [_identity(facts, palette, width, _speed(facts, palette, width))]
+    return [_identity(facts, palette, width, _size(facts, palette)), _progress(facts, palette, width)]
+
+
+def _identity(facts: Facts, palette: Palette, width: int, right: Line) -> Line:
+    style, job = palette.style, facts.state.job
+    glyph, role, words = job_state(job.status, job.exit_code, job.end_reason)
+    line = Line([(" distmon ", style("accent", bold=True)), (f" {glyph} ", style(role)), (words, style(role, bold=True))])
+    command = clean(" ".join(job.started.command)) if job.started else ""
+    room = width - line.width - right.width - 4
+    if room >= 8 and command:
+        line.add("  " + fit(command, min(room, len(command))), style("text"))
+    return spread(line, right, width, style("text"))
+
+
+def _size(facts: Facts, palette: Palette) -> Line:
+    style = palette.style
+    line = Line()
+    if facts.world_size:
+        line.add(f"{facts.world_size:,}", style("text", bold=True)).add(
+            " rank" + "s" * (facts.world_size != 1), style("muted")
+        )
+        nodes = sum(node.left_at is None for node in facts.state.nodes.values())
+        line.add(f" on {nodes} node" + "s" * (nodes != 1) + "  ", style("muted"))
+    if facts.generation:
+        line.add(f"round {facts.generation}  ", style("muted"))
+    return line.add(duration(facts.progress.elapsed_s), style("text", bold=True)).add(" ", style("text"))
+
+
+def _progress(facts: Facts, palette: Palette, width: int) -> Line:
+    style, progress = palette.style, facts.progress
+    right = _speed(facts, palette, width)
+    line = Line([(" ", style("text"))])
+    if progress.epoch is not None:
+        line.add("epoch ", style("muted")).add(f"{progress.epoch + 1}", style("text", bold=True))
+        line.add(f"/{progress.epochs} " if progress.epochs else " ", style("muted"))
+    line.add("step ", style("muted")).add(f"{progress.step:,} ", style("text", bold=True))
+    tail = Line([("ETA ", style("muted")), (duration(progress.eta_s), style("text", bold=True))])
+    if progress.fraction is None:
+        return spread(line, right, width, style("text"))
+    percent = 100 * progress.fraction
+    tail = Line([(f" {percent:3.0f}%  ", style("text", bold=True))]).extend(tail)
+    room = width - line.width - tail.width - right.width - 4
+    if room >= 6:
+        line.add(" ", style("text")).extend(meter(palette, percent, min(room, 60), "accent"))
+    return spread(line.extend(tail), right, width, style("text"))
+
+
+def _speed(facts: Facts, palette: Palette, width: int) -> Line:
+    style = palette.style
+    line = Line()
+    if width >= 100:
+        line.add("mean ", style("muted")).add(fit(compact(facts.mean), 5, "right"), style("text")).add("   ", style("text"))
+    line.add(fit(compact(facts.rolling), 6, "right"), style("accent", bold=True))
+    return line.add(" samples/s ", style("muted"))
+
+
+def verdict(facts: Facts, palette: Palette, width: int) -> Line:
+    """One line in words: how the job ended, what it waits for, or what holds it back and what to try."""
+    style, job = palette.style, facts.state.job
+    if job.status == "ended" and job.exit_code != 0:
+        return _failure(facts, palette)
+    if job.status == "launching":
+        return _launching(facts, palette)
+    if not facts.verdicts:
+        return Line([(f" {STATES['idle']} ", style("muted")), (_nothing_found(facts), style("muted"))])
+    first, others = facts.verdicts[0], len(facts.verdicts) - 1
+    calm = first.kind == "compute_bound"
+    glyph, role = (STATES["good"], "good") if calm else (STATES["warn"], "warn")
+    line = Line([(f" {glyph} ", style(role)), (clean(first.text), style(role, bold=True))])
+    more = Line([(f"+{others} more: v ", style("key"))] if others else [("v: why ", style("key"))])
+    room = width - line.width - more.width - 6
+    if room >= 16:
+        line.add("  try: ", style("muted")).add(fit(clean(first.try_first), room).rstrip(), style("text"))
+    return spread(line, more, width, style("text"))
+
+
+def _nothing_found(facts: Facts) -> str:
+    if facts.state.job.status == "idle":
+        return "no job is running; distmon run -np 2 -- python train.py starts one"
+    return facts.steady.reason or "nothing holds the job back that distmon can see"
+
+
+def _launching(facts: Facts, palette: Palette) -> Line:
+    style, job = palette.style, facts.state.job
+    line = Line([(f" {STATES['busy']} ", style("accent")), (_stage(job), style("accent", bold=True))])
+    if job.stage_detail:
+        line.add("  " + clean(job.stage_detail), style("text"))
+    if job.stage_deadline is not None:
+        line.add(f"  gives up in {duration(job.stage_deadline - facts.state.now)}", style("muted"))
+    return line
+
+
+def _stage(job: JobState) -> str:
+    return job.stage.replace("_", " ") or "launching"
+
+
+def _failure(facts: Facts, palette: Palette) -> Line:
+    style, job = palette.style, facts.state.job
+    failure = job.failure
+    line = Line([(f" {STATES['bad']} ", style("bad"))])
+    if failure is None:
+        return line.add(clean(job.end_detail) or f"the job ended with exit code {job.exit_code}", style("bad", bold=True))
+    who = f"rank {failure.rank}" if failure.rank is not None else "a process"
+    cause = failure.signal or f"exit code {failure.exit_code if failure.exit_code is not None else MISSING}"
+    line.add(f"{who} on {clean(failure.host) or MISSING} died first: {clean(cause)}", style("bad", bold=True))
+    if failure.last_lines:
+        line.add("  " + clean(failure.last_lines[-1]), style("text"))
+    return line

@@ -1,0 +1,204 @@
+"""One card per node, and everything about one node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from distmon.core.events import GpuReading, NodeSampled
+from distmon.core.fold import node_power_w
+from distmon.core.measures import node_means, node_status
+from distmon.core.readings import (
+    cores_on,
+    gpu_power_w,
+    gpu_utilization_percent,
+    memory_percent,
+    network_total,
+    reading_age_s,
+)
+from distmon.core.state import NodeState
+from distmon.tui.format import MISSING, age, clean, compact, fit, percent, size, watts
+from distmon.tui.theme import Palette
+from distmon.tui.view.facts import Facts
+from distmon.tui.view.words import node_state
+from distmon.tui.widgets.line import Line, spread
+from distmon.tui.widgets.meter import cores, load_role, meter
+
+HEIGHTS = (5, 4, 1)
+"""A card is one dense line, or a block with a meter per line and a blank below."""
+SORTS = ("node", "cpu", "memory", "power", "gpu")
+
+_SORT_VALUES: dict[str, Callable[[NodeSampled], float | None]] = {
+    "cpu": lambda sample: sample.cpu_percent,
+    "memory": memory_percent,
+    "power": node_power_w,
+    "gpu": gpu_utilization_percent,
+}
+
+
+def ordered(facts: Facts, column: str, descending: bool, text: str) -> list[str]:
+    """Nodes that contain the text, by a column; those without a value come last either way. Nodes that left are not listed."""
+    wanted = text.lower()
+    nodes = [node for node in facts.state.nodes.values() if node.left_at is None and wanted in name_of(node).lower()]
+    if column == "node":
+        return [node.node for node in sorted(nodes, key=lambda node: (name_of(node), node.node), reverse=descending)]
+    values = {node.node: _SORT_VALUES[column](node.sample) if node.sample else None for node in nodes}
+    known = sorted((key for key, value in values.items() if value is not None), key=lambda key: (values[key], key), reverse=descending)
+    return known + [key for key, value in values.items() if value is None]
+
+
+def name_of(node: NodeState) -> str:
+    return clean(node.host or node.node)
+
+
+def card(facts: Facts, key: str, palette: Palette, width: int, height: int, selected: bool) -> list[Line]:
+    node = facts.state.nodes[key]
+    lines = _dense(facts, node, palette, width) if height < 4 else _block(facts, node, palette, width)
+    if not selected:
+        return lines
+    mark = palette.style("text", selected=True)
+    return [Line([(text, style + mark if style.bgcolor is None else style) for text, style in line.pieces]) for line in lines]
+
+
+def _title(facts: Facts, node: NodeState, palette: Palette, name_width: int) -> Line:
+    style = palette.style
+    status = node_status(facts.state, node)
+    glyph, role = node_state(status)
+    line = Line([(glyph + " ", style(role)), (fit(name_of(node), name_width), style("text", bold=True))])
+    if status != "live":
+        line.add(f" {status}", style(role))
+    return line
+
+
+def _age(facts: Facts, node: NodeState, palette: Palette) -> Line:
+    status = node_status(facts.state, node)
+    role = node_state(status)[1] if status != "live" else "muted"
+    return Line([(fit(age(reading_age_s(facts.state, node)), 3, "right"), palette.style(role))])
+
+
+def _dense(facts: Facts, node: NodeState, palette: Palette, width: int) -> list[Line]:
+    """name, cpu with its cores, memory, network, power, age: one line."""
+    style, sample = palette.style, node.sample
+    line = _title(facts, node, palette, max(8, min(16, width - 64)))
+    if sample is None:
+        return [line.add("  no reading yet", style("muted"))]
+    line.add("  cpu ", style("muted")).extend(meter(palette, sample.cpu_percent, 6)).add(percent(sample.cpu_percent, 5), style("text"))
+    if sample.cores_percent:
+        line.add(" ", style("text")).extend(cores(palette, sample.cores_percent, 8))
+    line.add("  mem", style("muted")).add(percent(memory_percent(sample), 5), style("text"))
+    if sample.gpus:
+        line.add("  gpu", style("muted")).add(percent(gpu_utilization_percent(sample), 5), style("text"))
+    net = network_total(sample)
+    line.add("  ↓", style("muted")).add(fit(size(net.received_bytes_per_s), 5, "right"), style("text"))
+    line.add(" ↑", style("muted")).add(fit(size(net.sent_bytes_per_s), 5, "right"), style("text"))
+    line.add("  ", style("text")).add(fit(watts(node_power_w(sample)), 6, "right"), style("text"))
+    return [spread(line, _age(facts, node, palette), width, style("text"))]
+
+
+def _block(facts: Facts, node: NodeState, palette: Palette, width: int) -> list[Line]:
+    """Title, then one line each for CPU, memory and GPUs, network and power."""
+    style, sample = palette.style, node.sample
+    title = spread(_title(facts, node, palette, min(24, width - 12)), _age(facts, node, palette), width, style("text"))
+    if sample is None:
+        return [title, Line([("  no reading yet", style("muted"))])]
+    bar = max(6, min(24, (width - 24) // 2))
+    memory = memory_percent(sample)
+    cpu_line = Line([("  cpu ", style("muted"))]).extend(meter(palette, sample.cpu_percent, bar))
+    cpu_line.add(percent(sample.cpu_percent, 5) + "  ", style("text")).extend(cores(palette, sample.cores_percent, width - cpu_line.width))
+    mem_line = Line([("  mem ", style("muted"))]).extend(meter(palette, memory, bar)).add(percent(memory, 5) + "  ", style("text"))
+    mem_line.add(f"{size(sample.memory_used_bytes)} of {size(sample.memory_total_bytes)}", style("muted"))
+    net = network_total(sample)
+    last = Line([("  net ", style("muted")), ("↓" + fit(size(net.received_bytes_per_s), 5, "right"), style("text"))])
+    last.add("/s ↑" + fit(size(net.sent_bytes_per_s), 5, "right"), style("text")).add("/s", style("text"))
+    last.add("  power ", style("muted")).add(fit(watts(node_power_w(sample)), 5, "right"), style("text"))
+    lines = [title, cpu_line, mem_line]
+    return [*lines, _gpu_line(sample, palette, bar, width), last] if sample.gpus else [*lines, last]
+
+
+def _gpu_line(sample: NodeSampled, palette: Palette, bar: int, width: int) -> Line:
+    style, value = palette.style, gpu_utilization_percent(sample)
+    line = Line([("  gpu ", style("muted"))]).extend(meter(palette, value, bar)).add(percent(value, 5) + "  ", style("text"))
+    line.extend(cores(palette, [gpu.utilization_percent for gpu in sample.gpus], max(width - line.width - 8, 1)))
+    return line.add(" " + watts(gpu_power_w(sample)), style("text"))
+
+
+def detail(facts: Facts, key: str, palette: Palette, width: int) -> list[Line]:
+    """Every reading of a node; what has no value has its reason beside it."""
+    style, node = palette.style, facts.state.nodes.get(key)
+    if node is None:
+        return [Line([("this node is gone", style("muted"))])]
+    status = node_status(facts.state, node)
+    glyph, role = node_state(status)
+    read = age(reading_age_s(facts.state, node))
+    lines = [Line([(f"{glyph} {status}", style(role, bold=True)), (f"  read {read} ago  {_machine(node)}", style("muted"))])]
+    sample = node.sample
+    if sample is None:
+        return [*lines, Line([("no reading yet", style("muted"))])]
+    lines += _cpu_lines(node, sample, palette, width)
+    lines += [_gpu_detail(gpu, palette) for gpu in sample.gpus]
+    for net in sample.networks:
+        text = f"↓{size(net.received_bytes_per_s)}/s ↑{size(net.sent_bytes_per_s)}/s" + "  used by training" * net.used_by_training
+        lines.append(_field(palette, f"net {net.name}", text))
+    for disk in sample.disks:
+        text = f"read {size(disk.read_bytes_per_s)}/s  written {size(disk.written_bytes_per_s)}/s  busy {percent(disk.busy_percent).strip()}"
+        lines.append(_field(palette, f"disk {disk.name}", text))
+    for rail in sample.power:
+        lines.append(_field(palette, f"power {rail.name}", watts(rail.watts) + (f"  within {rail.within}" if rail.within else "")))
+    lines += [_field(palette, f"temp {t.name}", f"{t.celsius:.0f}°C") for t in sample.temperatures]
+    for process in sample.processes:
+        rank = MISSING if process.rank is None else process.rank
+        text = f"pid {process.pid}  cpu {percent(process.cpu_percent).strip()}  memory {size(process.memory_bytes)}"
+        lines.append(_field(palette, f"rank {rank}", text))
+    lines += [_field(palette, f"{name} {MISSING}", reason, "warn") for name, reason in sample.unavailable.items()]
+    return lines + _means(node, palette)
+
+
+def _machine(node: NodeState) -> str:
+    return clean(f"{node.joined.machine} {node.joined.system}") if node.joined else ""
+
+
+def _cpu_lines(node: NodeState, sample: NodeSampled, palette: Palette, width: int) -> list[Line]:
+    style = palette.style
+    line = Line([(fit("cpu", 12), style("muted"))]).extend(meter(palette, sample.cpu_percent, 20))
+    line.add(percent(sample.cpu_percent, 5), style("text")).add(f"  load {compact(sample.load_1m)}", style("muted"))
+    lines = [line]
+    if sample.cores_percent:
+        on = f"{cores_on(sample)} of {len(sample.cores_percent)} on  "
+        lines.append(Line([(fit("cores", 12), style("muted")), (on, style("text"))]).extend(cores(palette, sample.cores_percent, width - 30)))
+    memory = Line([(fit("memory", 12), style("muted"))]).extend(meter(palette, memory_percent(sample), 20))
+    memory.add(percent(memory_percent(sample), 5), style("text"))
+    lines.append(memory.add(f"  {size(sample.memory_used_bytes)} of {size(sample.memory_total_bytes)}", style("muted")))
+    return lines
+
+
+def _gpu_detail(gpu: GpuReading, palette: Palette) -> Line:
+    style = palette.style
+    value = gpu.utilization_percent
+    line = Line([(fit(f"gpu {gpu.index}", 12), style("muted"))]).extend(meter(palette, value, 10))
+    line.add(percent(value, 5), style(load_role(value) if value is not None else "muted"))
+    line.add(f"  {size(gpu.memory_used_bytes)}/{size(gpu.memory_total_bytes)}  {watts(gpu.power_w)}", style("text"))
+    temperature = MISSING if gpu.temperature_c is None else f"{gpu.temperature_c:.0f}°C"
+    line.add(f"  {temperature}  {clean(gpu.name)}", style("text"))
+    if gpu.state != "ok":
+        line.add(f"  {clean(gpu.state)}", style("bad", bold=True))
+    reasons = [f"{name} {MISSING} {reason}" for name, reason in gpu.unavailable.items()] + gpu.throttle
+    return line.add("  " + clean(", ".join(reasons)), style("warn")) if reasons else line
+
+
+def _field(palette: Palette, name: str, value: str, role: str = "text") -> Line:
+    return Line([(fit(clean(name), 12) + " ", palette.style("muted")), (clean(value), palette.style(role))])
+
+
+def _means(node: NodeState, palette: Palette) -> list[Line]:
+    means = node_means(node)
+    text = f"cpu {percent(means.cpu_percent).strip()}  power {watts(means.power_w)}  energy {compact(means.energy_j)} J"
+    return [_field(palette, "session mean", text + (f" ({means.energy_covers})" if means.energy_covers else ""))]
+
+
+def present(facts: Facts) -> int:
+    """Nodes that have not said goodbye."""
+    return sum(node.left_at is None for node in facts.state.nodes.values())
+
+
+def name_of_key(facts: Facts, key: str) -> str:
+    node = facts.state.nodes.get(key)
+    return name_of(node) if node is not None else clean(key)

@@ -1,0 +1,56 @@
+"""The words, glyphs and roles of states and phases: one place, so that every screen says the same."""
+
+from __future__ import annotations
+
+from distmon.tui.glyphs import STATES
+
+PHASE_NAMES = {
+    "input_wait": "input wait",
+    "compute": "compute",
+    "exposed_communication": "exposed comm",
+    "optimizer": "optimizer",
+    "rest": "rest",
+}
+
+SEVERITY = {
+    "info": (STATES["unknown"], "muted"),
+    "warning": (STATES["warn"], "warn"),
+    "error": (STATES["bad"], "bad"),
+}
+
+_RANK = {
+    "starting": (STATES["busy"], "accent"),
+    "training": (STATES["good"], "good"),
+    "silent": (STATES["warn"], "warn"),
+    "unmeasured": (STATES["idle"], "muted"),
+    "ended": (STATES["done"], "muted"),
+}
+_NODE = {
+    "live": (STATES["good"], "good"),
+    "stale": (STATES["warn"], "warn"),
+    "lost": (STATES["bad"], "bad"),
+    "left": (STATES["idle"], "muted"),
+}
+_JOB = {
+    "idle": (STATES["idle"], "muted", "no job yet"),
+    "launching": (STATES["busy"], "accent", "launching"),
+    "running": (STATES["good"], "good", "training"),
+}
+
+
+def rank_state(state: str) -> tuple[str, str]:
+    """(glyph, role) of a rank's state; anything unknown is how it died."""
+    return _RANK.get(state, (STATES["bad"], "bad"))
+
+
+def node_state(state: str) -> tuple[str, str]:
+    return _NODE[state]
+
+
+def job_state(status: str, exit_code: int | None, reason: str) -> tuple[str, str, str]:
+    """(glyph, role, words) of the job."""
+    if status != "ended":
+        return _JOB[status]
+    if exit_code == 0:
+        return STATES["done"], "good", "finished"
+    return STATES["bad"], "bad", f"{reason or 'failed'}, exit {exit_code}"

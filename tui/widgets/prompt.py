@@ -1,0 +1,42 @@
+"""The one-row filter prompt at the foot of the screen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from textual.binding import Binding
+from textual.message import Message
+from textual.widgets import Input
+
+
+class FilterPrompt(Input):
+    """Filters while the user types; Enter keeps the filter, Escape drops it."""
+
+    DEFAULT_CSS = """
+    FilterPrompt { height: 1; border: none; padding: 0 1; background: $surface; }
+    FilterPrompt:focus { border: none; }
+    """
+    BINDINGS = [Binding("escape", "drop", "drop the filter", show=False)]
+
+    @dataclass
+    class Typed(Message):
+        """The text as it stands; `done` once the prompt is to close."""
+
+        text: str
+        done: bool
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id, select_on_focus=False)
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        event.stop()
+        self.post_message(self.Typed(event.value, False))
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.post_message(self.Typed(event.value, True))
+
+    def action_drop(self) -> None:
+        with self.prevent(Input.Changed):
+            self.value = ""
+        self.post_message(self.Typed("", True))
