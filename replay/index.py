@@ -64,6 +64,8 @@ class Finish(msgspec.Struct, frozen=True, tag=True, array_like=True):
     size: int
     mtime_ns: int
     end: float
+    states: bool = True
+    """Whether states were kept throughout."""
     notes: list[str] = []
 
 
@@ -112,9 +114,9 @@ class IndexWriter:
         self._write(Keyframe(self._now, position), packed)
         self._bytes_since_keyframe, self._last_keyframe = 0, len(packed)
 
-    def finish(self, recording: os.stat_result, notes: list[str]) -> None:
+    def finish(self, recording: os.stat_result, *, states: bool = True, notes: list[str] | None = None) -> None:
         """Declares the index complete for the recording as it is now."""
-        self._write(Finish(recording.st_size, recording.st_mtime_ns, self._now, notes))
+        self._write(Finish(recording.st_size, recording.st_mtime_ns, self._now, states, notes or []))
         self._out.flush()
 
     def _write(self, record: _Any, attached: bytes = b"") -> None:
@@ -188,6 +190,7 @@ class Index:
         return (
             head is not None
             and finish is not None
+            and finish.states
             and head.fold == fold_fingerprint()
             and head.first_line == hashlib.sha256(session.first_line).digest()
             and (finish.size, finish.mtime_ns) == (recording.st_size, recording.st_mtime_ns)
@@ -266,7 +269,7 @@ def build_index(session: SessionFile, progress: Callable[[float], None] | None =
         if not isinstance(event, UnknownKind):
             apply(state, event)
         done += length if not position.frame else 0
-    writer.finish(recording, notes.sentences())
+    writer.finish(recording, notes=notes.sentences())
     _publish(out, index_path(session.path))
     return Index(out)
 

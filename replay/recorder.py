@@ -14,6 +14,7 @@ from typing import IO, Any
 from distmon.core.codec import encode_json
 from distmon.core.errors import DistmonError
 from distmon.core.events import AnyEvent, SessionStarted
+from distmon.core.fold import apply
 from distmon.core.state import SessionState
 from distmon.replay.index import IndexWriter, index_path
 from distmon.replay.lines import START, Position, is_packed, zstd
@@ -21,6 +22,8 @@ from distmon.replay.lines import START, Position, is_packed, zstd
 FLUSH_S = 1.0
 FRAME_BYTES = 1 << 20
 """A compressed recording starts a frame of its own after this many bytes, so that a reader can start there."""
+FOLDED_PARTIES = 256
+"""With more ranks and nodes than this the recorder keeps no states: the index gets them when it is first needed."""
 
 
 class Recorder:
@@ -43,11 +46,12 @@ class Recorder:
         self._index: IndexWriter | None = None
         self._index_file: IO[bytes] | None = None
         self._position = START
+        self._state: SessionState | None = SessionState()
         if self._continues:
             _drop_index(path)
             self._sink.start_on_a_new_line(_last_byte(path))
 
-    def record(self, event: AnyEvent) -> None:
+    def write(self, event: AnyEvent) -> None:
         """Adds an event, and writes out what is waiting once a second."""
         if self.failed:
             return
@@ -57,29 +61,26 @@ class Recorder:
                 raise ValueError("a recording begins with its SessionStarted")
             self._start_index(line)
         self.events += 1
-        self._lines.append(line)
         self._pass_to_index(event, len(line) + 1)
+        self._lines.append(line)
         if self._clock() - self._flushed >= FLUSH_S:
             self.flush()
-
-    def keep(self, state: SessionState) -> None:
-        """Offers the state for the index; taken when one is due and exactly the recorded events have been applied to it."""
-        if self._index and self._index.wants_keyframe and state.events == self.events and not self.failed:
-            self.flush()
-            try:
-                self._index.keep(state, self._position)
-            except OSError:
-                self._index = None
 
     def _pass_to_index(self, event: AnyEvent, size: int) -> None:
         if not self._index:
             return
         try:
+            if self._state and self._index.wants_keyframe:
+                self._index.keep(self._state, self._position)
             self._index.pass_event(event, self._position, size)
         except OSError:
             self._index = None  # unfinished, so that a reader makes it again
         frame, skip, number = self._position
         self._position = Position(frame, skip + size, number + 1)
+        if self._state:
+            apply(self._state, event)
+            if len(self._state.ranks) + len(self._state.nodes) > FOLDED_PARTIES:
+                self._state = None
 
     def flush(self) -> None:
         """Writes out what is waiting."""
@@ -106,7 +107,7 @@ class Recorder:
             self._sink.end()
             os.fsync(self._file.fileno())
             if self._index and not self.failed:
-                self._index.finish(os.fstat(self._file.fileno()), [])
+                self._index.finish(os.fstat(self._file.fileno()), states=self._state is not None)
         except OSError as error:
             self._fail(error)
         self._file.close()

@@ -60,12 +60,9 @@ def folded(events: list[ev.AnyEvent], until: float = float("inf")) -> SessionSta
 
 
 def record(path: Path, events: list[ev.AnyEvent]) -> Path:
-    state = SessionState()
     with Recorder(path) as recorder:
         for event in events:
-            recorder.record(event)
-            apply(state, event)
-            recorder.keep(state)
+            recorder.write(event)
     return path
 
 
@@ -286,10 +283,18 @@ def test_a_recording_under_way_can_be_played(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl.zst"
     recorder = Recorder(path)
     for event in EVENTS[:200]:
-        recorder.record(event)
+        recorder.write(event)
     recorder.flush()
     viewer = Viewer(player(path, Clock()))
     viewer.player.seek(1e9)
     viewer.poll()
     assert viewer.state == folded(EVENTS[:200])
     recorder.close()
+
+
+def test_a_large_job_gets_its_states_when_they_are_first_needed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("distmon.replay.recorder.FOLDED_PARTIES", 2)
+    large = record(path.with_name("large" + path.name), EVENTS)
+    index = open_index(open_session(large))
+    assert index.keyframes >= 3
+    index.close()

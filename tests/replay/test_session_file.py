@@ -21,7 +21,7 @@ EVENTS = list(session(Script(ranks=2, nodes=1, seconds=20)))
 def record(path: Path, events: list[ev.AnyEvent], *, flush_each: bool = False) -> Path:
     with Recorder(path) as recorder:
         for event in events:
-            recorder.record(event)
+            recorder.write(event)
             if flush_each:
                 recorder.flush()
     return path
@@ -55,10 +55,10 @@ def test_the_first_line_is_the_header_and_lines_are_plain_json(tmp_path: Path) -
 def test_a_second_after_an_event_it_is_in_the_file(path: Path) -> None:
     now = [0.0]
     recorder = Recorder(path, clock=lambda: now[0])
-    recorder.record(EVENTS[0])
-    recorder.record(EVENTS[1])
+    recorder.write(EVENTS[0])
+    recorder.write(EVENTS[1])
     now[0] = 1.0
-    recorder.record(EVENTS[2])
+    recorder.write(EVENTS[2])
     assert read(path)[0] == EVENTS[:3]
     recorder.close()
 
@@ -74,7 +74,7 @@ def test_appending_to_a_torn_file_starts_on_a_line_of_its_own(path: Path) -> Non
     whole = path.read_bytes()
     path.write_bytes(whole[:-7])
     with Recorder(path, append=True) as recorder:
-        recorder.record(EVENTS[50])
+        recorder.write(EVENTS[50])
     events, notes = read(path)
     assert path.read_bytes()[: len(whole) - 7] == whole[:-7]
     assert events[-1] == EVENTS[50]
@@ -173,16 +173,16 @@ def test_a_line_over_the_limit_is_skipped(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_a_failed_write_ends_the_recording_and_not_the_job(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recorder = Recorder(path)
-    recorder.record(EVENTS[0])
+    recorder.write(EVENTS[0])
     recorder.flush()
 
     def no_space(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("distmon.replay.recorder._write_all", no_space)
-    recorder.record(EVENTS[1])
+    recorder.write(EVENTS[1])
     recorder.flush()
-    recorder.record(EVENTS[2])
+    recorder.write(EVENTS[2])
     recorder.close()
     assert "No space left" in recorder.failed
     monkeypatch.undo()
