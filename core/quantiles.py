@@ -44,6 +44,12 @@ class Quantiles:
             self.bins.update(_bin(value) for value in self.values)
             self.values.clear()
 
+    def merge(self, other: Quantiles) -> None:
+        """Adds the values of another."""
+        self.bins.update(other.bins)
+        self.count += other.count - len(other.values)
+        self.extend(other.values)
+
     @property
     def relative_error(self) -> float:
         return RELATIVE_ERROR if self.bins else 0.0
