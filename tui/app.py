@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from textual.app import App, SystemCommand
 from textual.screen import Screen
@@ -27,7 +28,18 @@ FRAME_S = 0.25
 """Data is drawn this often; keys are answered at once."""
 DRAIN_S = 0.06
 """The longest that one frame spends on taking events in."""
+FULL_SHARE, FULL_PAUSE_S = 0.1, 5.0
+"""What walks over all ranks may take this share of the time; on a very large job it comes less often, up to this pause."""
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """How many events the last full and the last cheap frame had seen, and when the next full one may be."""
+
+    events: int = -1
+    cheap_events: int = -1
+    next_full: float = 0.0
 
 
 class DistmonApp(App[int]):
@@ -54,7 +66,7 @@ class DistmonApp(App[int]):
         super().__init__(ansi_color=True if plain_colours else None)
         self.source, self.player, self.job = source, player, job
         self.state = state if state is not None else SessionState()
-        self._shown_events = -1
+        self._drawn = Drawn()
         if ascii_only(environment):
             self._filters.append(AsciiFilter())
         for palette in PALETTES.values():
@@ -84,8 +96,7 @@ class DistmonApp(App[int]):
     def take_events(self) -> None:
         """Fold what the source has, for at most DRAIN_S; the rest waits for the next frame."""
         if self.player is not None and (sought := self.player.take_state()) is not None:
-            self.state = sought
-            self._shown_events = -1
+            self.state, self._drawn = sought, Drawn()
         deadline = time.perf_counter() + DRAIN_S
         for count, event in enumerate(self.source.poll(), 1):
             apply(self.state, event)
@@ -98,9 +109,15 @@ class DistmonApp(App[int]):
             self.end_by_signal(signal.SIGHUP)
             return
         self.take_events()
-        if self.state.events != self._shown_events:
-            self._shown_events = self.state.events
+        drawn, now = self._drawn, time.monotonic()
+        if self.state.events != drawn.events and now >= drawn.next_full:
+            begun = time.process_time()
             self.overview.show(facts(self.state))
+            pause = min((time.process_time() - begun) / FULL_SHARE, FULL_PAUSE_S)
+            self._drawn = Drawn(self.state.events, self.state.events, now + pause)
+        elif self.state.events != drawn.cheap_events:
+            self.overview.show(facts(self.state, self.overview.facts))
+            self._drawn = Drawn(drawn.events, self.state.events, drawn.next_full)
 
     # --- leaving --------------------------------------------------------------------------------------------------
 

@@ -145,7 +145,7 @@ def size(count: float | None) -> str:
 
 def percent(value: float | None, width: int = 4) -> str:
     """A percentage, right-aligned: ` 43%`."""
-    return fit(MISSING if value is None else f"{value:.0f}%", width, "right")
+    return fit(MISSING if value is None else f"{value + 0.0 if abs(value) >= 0.5 else 0.0:.0f}%", width, "right")
 
 
 def watts(value: float | None) -> str:

@@ -60,6 +60,8 @@ class Palette:
         styles["key"] = styles["accent"] + Style(bold=True)
         for number, colour in enumerate(self.series):
             styles[f"series{number}"] = Style(color=colour)
+            faint = Style(color=colour, dim=True) if self.ansi else Style(color=mixed(colour, self.background, 0.62))
+            styles[f"series{number}_area"] = faint
         return styles
 
     def style(self, role: str, *, bold: bool = False, selected: bool = False) -> Style:
@@ -78,6 +80,12 @@ def _style(palette: Palette, role: str, bold: bool, selected: bool) -> Style:
     if selected:
         style = style + (Style(reverse=True) if palette.ansi else Style(bgcolor=palette.selected))
     return style
+
+
+def mixed(colour: str, other: str, share: float) -> str:
+    """`share` of the second colour in the first; both `#rrggbb`."""
+    pairs = [(int(colour[i : i + 2], 16), int(other[i : i + 2], 16)) for i in (1, 3, 5)]
+    return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in pairs)
 
 
 DARK = Palette(

@@ -111,22 +111,21 @@ def _stacked(area: Box, situation: Situation) -> dict[str, Box]:
 
 def _two_columns(area: Box, situation: Situation) -> dict[str, Box]:
     """Two columns of framed panels over the logs."""
-    left = max(84, area.width * 6 // 10)
+    left = max(83, area.width * 6 // 10)
     right = area.width - left
-    logs = max(7, area.height * 3 // 10)
-    upper = area.height - logs
-    ranks = min(max(3 + situation.ranks, 5), max(upper // 2, 5))
-    chart = upper - ranks
-    if chart > 22 and situation.ranks + 3 > ranks:
-        ranks, chart = upper - 22, 22
-    split = min(10, upper // 3)
+    split = 10 if area.height >= 40 else 8
+    chart = min(max(area.height * 2 // 5, 10), 22)
+    ranks = min(max(3 + situation.ranks, 5), max(area.height - chart - 8, 5))
+    nodes = 2 + 5 * max(situation.nodes, 1)
+    upper = min(max(chart + ranks, split + min(nodes, area.height // 2)), area.height - 8)
+    chart = upper - ranks if ranks + 10 <= upper else 10
     places = {
         "throughput": Box(0, area.y, left, chart),
         "ranks": Box(0, area.y + chart, left, upper - chart),
         "split": Box(left, area.y, right, split),
         "nodes": Box(left, area.y + split, right, upper - split),
     }
-    return {**places, **_logs(Box(0, area.y + upper, area.width, logs), situation)}
+    return {**places, **_logs(Box(0, area.y + upper, area.width, area.height - upper), situation)}
 
 
 def _logs(area: Box, situation: Situation) -> dict[str, Box]:

@@ -102,7 +102,8 @@ class Parts:
         text = choices.filters.get("ranks", "")
         keys = ranks.ordered(facts, column, descending, text)
         self.ranks.sort_key, self.ranks.descending = column, descending
-        self.ranks.show(keys, partial(ranks.cells, facts), _matches(text, len(keys), len(facts.ranks)))
+        caption = _matches(text, len(keys), len(facts.ranks)) or ranks.summary(facts)
+        self.ranks.show(keys, partial(ranks.cells, facts), caption)
         self._tell_departure(self.ranks, choices, "rank", str)
 
     def _draw_nodes(self, facts: Facts, choices: Choices) -> None:

@@ -53,8 +53,14 @@ class Facts:
         return {v.rank: v for v in self.verdicts if v.kind == "straggler" and v.rank is not None}
 
 
-def facts(state: SessionState) -> Facts:
+def facts(state: SessionState, before: Facts | None = None) -> Facts:
+    """The measures of this moment. With `before`, those that walk over all ranks are taken over from it, for a cheap frame."""
     generation = current_generation(state)
+    if before is None:
+        split, rows, found = step_split(generation), {row.rank: row for row in rank_rows(state)}, verdicts(state)
+        shares, steady = phase_shares(state), throughput(generation)
+    else:
+        split, rows, found, shares, steady = before.split, before.ranks, before.verdicts, before.shares, before.steady
     return Facts(
         state=state,
         progress=progress(state),
@@ -62,11 +68,11 @@ def facts(state: SessionState) -> Facts:
         generation=generation.number if generation else None,
         rolling=rolling_throughput(state),
         mean=session_mean_throughput(state),
-        steady=throughput(generation),
+        steady=steady,
         samples=samples(state),
         history=throughput_history(state),
-        split=step_split(generation),
-        shares=phase_shares(state),
-        ranks={row.rank: row for row in rank_rows(state)},
-        verdicts=verdicts(state),
+        split=split,
+        shares=shares,
+        ranks=rows,
+        verdicts=found,
     )

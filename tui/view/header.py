@@ -67,7 +67,7 @@ def _speed(facts: Facts, palette: Palette, width: int) -> Line:
     style = palette.style
     line = Line()
     if width >= 100:
-        line.add("mean ", style("muted")).add(fit(compact(facts.mean), 5, "right"), style("text")).add("   ", style("text"))
+        line.add(fit(compact(facts.mean), 6, "right"), style("text")).add(" mean  ", style("muted"))
     line.add(fit(compact(facts.rolling), 6, "right"), style("accent", bold=True))
     return line.add(" samples/s ", style("muted"))
 

@@ -21,10 +21,11 @@ from distmon.tui.theme import Palette
 from distmon.tui.view.facts import Facts
 from distmon.tui.view.words import node_state
 from distmon.tui.widgets.line import Line, spread
-from distmon.tui.widgets.meter import cores, load_role, meter
+from distmon.tui.widgets.meter import cores, load_role, meter, sparkline
 
-HEIGHTS = (5, 4, 1)
-"""A card is one dense line, or a block with a meter per line and a blank below."""
+HEIGHTS = (9, 6, 5, 2, 1)
+"""A card is one line, two, or a block with a meter per line and a blank below; the tallest has the last minutes too."""
+HISTORY_HEIGHT = 9
 SORTS = ("node", "cpu", "memory", "power", "gpu")
 
 _SORT_VALUES: dict[str, Callable[[NodeSampled], float | None]] = {
@@ -52,7 +53,10 @@ def name_of(node: NodeState) -> str:
 
 def card(facts: Facts, key: str, palette: Palette, width: int, height: int, selected: bool) -> list[Line]:
     node = facts.state.nodes[key]
-    lines = _dense(facts, node, palette, width) if height < 4 else _block(facts, node, palette, width)
+    write = _dense if height == 1 else _pair_of_lines if height < 4 else _block
+    lines = write(facts, node, palette, width)
+    if height >= HISTORY_HEIGHT and node.sample is not None:
+        lines[1:] = [*lines[1:], *_history(node, palette, width)]
     if not selected:
         return lines
     mark = palette.style("text", selected=True)
@@ -76,22 +80,43 @@ def _age(facts: Facts, node: NodeState, palette: Palette) -> Line:
 
 
 def _dense(facts: Facts, node: NodeState, palette: Palette, width: int) -> list[Line]:
-    """name, cpu with its cores, memory, network, power, age: one line."""
-    style, sample = palette.style, node.sample
-    line = _title(facts, node, palette, max(8, min(16, width - 64)))
-    if sample is None:
+    """One line: name and age always, then as many readings as fit, the most telling first."""
+    style = palette.style
+    line = _title(facts, node, palette, min(max(len(name_of(node)), 8), 16, width - 6))
+    if node.sample is None:
         return [line.add("  no reading yet", style("muted"))]
-    line.add("  cpu ", style("muted")).extend(meter(palette, sample.cpu_percent, 6)).add(percent(sample.cpu_percent, 5), style("text"))
-    if sample.cores_percent:
-        line.add(" ", style("text")).extend(cores(palette, sample.cores_percent, 8))
-    line.add("  mem", style("muted")).add(percent(memory_percent(sample), 5), style("text"))
-    if sample.gpus:
-        line.add("  gpu", style("muted")).add(percent(gpu_utilization_percent(sample), 5), style("text"))
-    net = network_total(sample)
-    line.add("  ↓", style("muted")).add(fit(size(net.received_bytes_per_s), 5, "right"), style("text"))
-    line.add(" ↑", style("muted")).add(fit(size(net.sent_bytes_per_s), 5, "right"), style("text"))
-    line.add("  ", style("text")).add(fit(watts(node_power_w(sample)), 6, "right"), style("text"))
+    for field in _readings(node.sample, palette):
+        if line.width + field.width + 6 <= width:
+            line.add("  ", style("text")).extend(field)
     return [spread(line, _age(facts, node, palette), width, style("text"))]
+
+
+def _pair_of_lines(facts: Facts, node: NodeState, palette: Palette, width: int) -> list[Line]:
+    """Two lines for a narrow panel: who and how old, then as many readings as fit."""
+    style = palette.style
+    title = spread(_title(facts, node, palette, min(24, width - 12)), _age(facts, node, palette), width, style("text"))
+    line = Line()
+    for field in _readings(node.sample, palette) if node.sample is not None else [Line([("no reading yet", style("muted"))])]:
+        if line.width + field.width + 2 <= width:
+            line.add("  ", style("text")).extend(field)
+    return [title, line]
+
+
+def _readings(sample: NodeSampled, palette: Palette) -> list[Line]:
+    """CPU, GPUs, memory, power, network and cores as fields of fixed width, in order of importance."""
+    style = palette.style
+    net = network_total(sample)
+    rates = f"↓{fit(size(net.received_bytes_per_s), 5, 'right')} ↑{fit(size(net.sent_bytes_per_s), 5, 'right')}"
+    cpu = Line([("cpu ", style("muted"))]).extend(meter(palette, sample.cpu_percent, 6)).add(percent(sample.cpu_percent, 5), style("text"))
+    gpu = Line([("gpu", style("muted")), (percent(gpu_utilization_percent(sample), 5), style("text"))])
+    return [
+        cpu,
+        *([gpu] if sample.gpus else []),
+        Line([("mem", style("muted")), (percent(memory_percent(sample), 5), style("text"))]),
+        Line([(fit(watts(node_power_w(sample)), 5, "right"), style("text"))]),
+        Line([(rates, style("text"))]),
+        cores(palette, sample.cores_percent, 8),
+    ]
 
 
 def _block(facts: Facts, node: NodeState, palette: Palette, width: int) -> list[Line]:
@@ -107,9 +132,9 @@ def _block(facts: Facts, node: NodeState, palette: Palette, width: int) -> list[
     mem_line = Line([("  mem ", style("muted"))]).extend(meter(palette, memory, bar)).add(percent(memory, 5) + "  ", style("text"))
     mem_line.add(f"{size(sample.memory_used_bytes)} of {size(sample.memory_total_bytes)}", style("muted"))
     net = network_total(sample)
-    last = Line([("  net ", style("muted")), ("↓" + fit(size(net.received_bytes_per_s), 5, "right"), style("text"))])
-    last.add("/s ↑" + fit(size(net.sent_bytes_per_s), 5, "right"), style("text")).add("/s", style("text"))
-    last.add("  power ", style("muted")).add(fit(watts(node_power_w(sample)), 5, "right"), style("text"))
+    rates = f"↓{fit(size(net.received_bytes_per_s), 5, 'right')} ↑{fit(size(net.sent_bytes_per_s), 5, 'right')}/s"
+    power = Line([("power", style("muted")), (fit(watts(node_power_w(sample)), 6, "right"), style("text"))])
+    last = spread(Line([("  net ", style("muted")), (rates, style("text"))]), power, width, style("text"))
     lines = [title, cpu_line, mem_line]
     return [*lines, _gpu_line(sample, palette, bar, width), last] if sample.gpus else [*lines, last]
 
@@ -119,6 +144,18 @@ def _gpu_line(sample: NodeSampled, palette: Palette, bar: int, width: int) -> Li
     line = Line([("  gpu ", style("muted"))]).extend(meter(palette, value, bar)).add(percent(value, 5) + "  ", style("text"))
     line.extend(cores(palette, [gpu.utilization_percent for gpu in sample.gpus], max(width - line.width - 8, 1)))
     return line.add(" " + watts(gpu_power_w(sample)), style("text"))
+
+
+def _history(node: NodeState, palette: Palette, width: int) -> list[Line]:
+    """CPU and power of the last minutes, newest at the right."""
+    style = palette.style
+    cpu = [value for _, value in node.cpu_history]
+    power = [value for _, value in node.power_history]
+    lines = [Line([("  cpu ", style("muted")), (sparkline(cpu, width - 6, 100.0), style("series0"))])]
+    known = [value for value in power if value is not None]
+    if known:
+        lines.append(Line([("  pwr ", style("muted")), (sparkline(power, width - 6, max(known)), style("series2"))]))
+    return lines
 
 
 def detail(facts: Facts, key: str, palette: Palette, width: int) -> list[Line]:

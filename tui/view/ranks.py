@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from distmon.core.measures import ALL_PHASES, RECENT, RankRow
@@ -87,6 +88,17 @@ def cells(facts: Facts, rank: int) -> Sequence[Cell]:
         phases["optimizer"],
         phases["rest"],
     )
+
+
+def summary(facts: Facts) -> list[Cell]:
+    """How many ranks are in which state, those that need a look first."""
+    counts = Counter("slow" if row.state == "training" and row.rank in facts.slow_ranks else row.state for row in facts.ranks.values())
+    order = sorted(counts, key=lambda state: (state in ("training", "ended"), state))
+    words: list[Cell] = []
+    for state in order:
+        role = "warn" if state == "slow" else rank_state(state)[1]
+        words += [(f"{'  ' * bool(words)}{counts[state]:,} {clean(state)}", role)]
+    return words
 
 
 def detail(facts: Facts, rank: int, palette: Palette, width: int) -> list[Line]:

@@ -47,7 +47,7 @@ class ChartData:
     origin: float = 0.0
     now: float = 0.0
     interval_s: float = 1.0
-    """The usual spacing of samples: the time axis is never finer."""
+    """The usual spacing of samples: the time axis is never finer than a quarter of it."""
     window_s: float | None = None
     """Show only the last so many seconds; None shows everything since `origin`."""
     caption: tuple[tuple[str, str], ...] = ()
@@ -75,18 +75,17 @@ def time_axis(data: ChartData, count: int) -> TimeAxis:
     if data.window_s is None:
         span = max(data.now - data.origin, data.interval_s)
         return TimeAxis(data.origin, _squeeze(span / count, data.interval_s), count)
-    step = max(nice_time_step(data.window_s / count), data.interval_s)
+    step = max(nice_time_step(data.window_s / count), data.interval_s / 4)
     end = data.origin + (math.floor((data.now - data.origin) / step) + 1) * step
     return TimeAxis(end - count * step, step, count)
 
 
 def _squeeze(needed: float, interval: float) -> float:
-    """The least step that fits, from a series whose neighbours differ by at most a half."""
-    step, multiple = interval, 1
-    while step < needed:
+    """The least step that fits, from a quarter of the interval on, in a series whose neighbours differ by at most a half."""
+    multiple = 1
+    while interval / 4 * multiple < needed:
         multiple += max(1, multiple // 3)
-        step = interval * multiple
-    return step
+    return interval / 4 * multiple
 
 
 class Chart(Panel):
@@ -169,14 +168,21 @@ class Plot:
                 for row in grid:
                     row[column] = ("┊", self.palette.style(event.role))
         for series, columns in reversed(list(zip(self.data.series, self._binned, strict=True))):
-            style = self.palette.style(series.role)
-            for y, masks in enumerate(dots(columns, self.rows, 0.0, self.high, series.area)):
-                for x, mask in enumerate(masks[: self.columns]):
-                    if mask:
-                        grid[y][x] = (braille(mask), style)
+            self._draw(grid, series, columns)
         if not any(column for columns in self._binned for column in columns):
             self._write(grid[self.rows // 2], self.data.empty or MISSING)
         return grid
+
+    def _draw(self, grid: list[list[Piece]], series: Series, columns: Sequence[Bin]) -> None:
+        """The line in full colour; the area under it, where the series asks for one, faint."""
+        line = dots(columns, self.rows, 0.0, self.high)
+        below = dots(columns, self.rows, 0.0, self.high, True) if series.area else line
+        bright = self.palette.style(series.role)
+        faint = self.palette.style(series.role + "_area") if series.area else bright
+        for row, line_masks, masks in zip(grid, line, below, strict=True):
+            for x, mask in enumerate(masks[: self.columns]):
+                if mask:
+                    row[x] = (braille(mask), bright if line_masks[x] else faint)
 
     def _write(self, row: list[Piece], text: str) -> None:
         left = max((self.columns - len(text)) // 2, 0)

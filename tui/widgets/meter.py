@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from distmon.tui.format import MISSING
-from distmon.tui.glyphs import EIGHTHS, SHADES, SPARKS
+from distmon.tui.glyphs import SHADES, SPARKS
 from distmon.tui.theme import Palette
 from distmon.tui.widgets.line import Line
 
@@ -30,17 +30,13 @@ def sparkline(values: Sequence[float | None], width: int, top: float) -> str:
 
 
 def meter(palette: Palette, percent: float | None, width: int, role: str | None = None) -> Line:
-    """A horizontal bar with eighths of a cell on a track."""
-    track = palette.style("track")
+    """A horizontal bar on a thin track, to half a cell; anything above zero shows."""
     if percent is None:
         return Line([(MISSING.ljust(width, "┄")[:width], palette.style("muted"))])
-    style = palette.style(role or load_role(percent))
-    eighths = round(min(max(percent, 0.0), 100.0) / 100 * width * 8)
-    full, part = divmod(eighths, 8)
-    line = Line([("█" * full, style)])
-    if part:
-        line.add(EIGHTHS[part - 1], style)
-    return line.add("─" * (width - line.width), track)
+    halves = round(min(max(percent, 0.0), 100.0) / 100 * width * 2)
+    full, half = divmod(max(halves, 1) if percent > 0 else 0, 2)
+    line = Line([("━" * full + "╸" * half, palette.style(role or load_role(percent)))])
+    return line.pad(width, palette.style("track"), "─")
 
 
 def cores(palette: Palette, percents: Sequence[float | None], width: int) -> Line:

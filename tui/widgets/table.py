@@ -74,8 +74,9 @@ class Table(RowsPanel[K]):
         line = Line()
         for column, cells in layout:
             sorted_by = column.key == self.sort_key
-            title = column.title + ("▼" if self.descending else "▲") * sorted_by
-            line.pad(line.width + bool(line.width), muted).add(fit(title, cells, column.align), marked if sorted_by else muted)
+            line.add(fit(column.title, cells, column.align), marked if sorted_by else muted)
+            if line.width < width:
+                line.add(("▼" if self.descending else "▲") if sorted_by else " ", marked)
         return line.strip(width, self.base)
 
     def _row(self, key: K, layout: Sequence[tuple[Column, int]], width: int) -> Strip:

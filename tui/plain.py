@@ -1,0 +1,101 @@
+"""The same information without a screen: progress lines for pipes, logs and simple terminals, and the closing summary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from distmon.core.measures import ALL_PHASES, node_means
+from distmon.core.state import SessionState
+from distmon.tui.format import MISSING, clean, compact, duration, milliseconds, percent, span, watts
+from distmon.tui.view.facts import Facts, facts
+from distmon.tui.view.words import PHASE_NAMES, job_state
+
+PROGRESS_EVERY_S = 10.0
+
+
+@dataclass
+class PlainView:
+    """Turns a state that grows into lines: each event once, and how far the job is every so often."""
+
+    every_s: float = PROGRESS_EVERY_S
+    _last_event: object = None
+    _next_progress: float = 0.0
+    _verdict: str = field(default="")
+
+    def lines(self, state: SessionState) -> list[str]:
+        """What there is to say since the last call."""
+        result = self._events(state)
+        if state.job.status == "running" and state.now >= self._next_progress:
+            moment = facts(state)
+            result.append(progress_line(moment))
+            self._next_progress = state.now + self.every_s
+            verdict = moment.verdicts[0] if moment.verdicts else None
+            if verdict is not None and verdict.kind != self._verdict:
+                result.append(f"{clean(verdict.text)}; try: {clean(verdict.try_first)}")
+            self._verdict = verdict.kind if verdict is not None else ""
+        return result
+
+    def _events(self, state: SessionState) -> list[str]:
+        new = []
+        for entry in reversed(state.log):
+            if entry is self._last_event:
+                break
+            new.append(f"{entry.severity + ': ' if entry.severity != 'info' else ''}{clean(entry.text)}")
+        if state.log:
+            self._last_event = state.log[-1]
+        return new[::-1]
+
+
+def progress_line(moment: Facts) -> str:
+    """epoch 3/10  step 676  43 %  ETA 4:12  2 ranks  492 samples/s."""
+    progress = moment.progress
+    parts = [duration(progress.elapsed_s)]
+    if progress.epoch is not None:
+        parts.append(f"epoch {progress.epoch + 1}" + (f"/{progress.epochs}" if progress.epochs else ""))
+    parts.append(f"step {progress.step}")
+    if progress.fraction is not None:
+        parts += [percent(100 * progress.fraction).strip(), f"ETA {duration(progress.eta_s)}"]
+    if moment.world_size:
+        parts.append(f"{moment.world_size} rank" + "s" * (moment.world_size != 1))
+    return "  ".join([*parts, f"{compact(moment.rolling)} samples/s"])
+
+
+def summary_lines(state: SessionState) -> list[str]:
+    """How it went: the end, the speed, the split of a step, the nodes, what held it back, and the first failure."""
+    moment = facts(state)
+    job = state.job
+    _, _, words = job_state(job.status, job.exit_code, job.end_reason)
+    ranks = f"{moment.world_size or 0} rank" + "s" * (moment.world_size != 1)
+    lines = [f"{words} after {duration(moment.progress.elapsed_s)}: {ranks}, {moment.progress.step} steps, {_samples(moment)}"]
+    lines += _failure(state)
+    if moment.steady.mean is not None:
+        lines.append(f"throughput  {compact(moment.steady.mean)} samples/s steady, {compact(moment.mean)} over the session")
+    elif moment.steady.reason:
+        lines.append(f"throughput  {compact(moment.mean)} samples/s over the session; steady {MISSING}: {moment.steady.reason}")
+    if moment.split is not None:
+        lines.append(f"step        {milliseconds(moment.split.step_s)} ms: {_split(moment)}")
+    for node in state.nodes.values():
+        means = node_means(node)
+        energy = f", {compact(means.energy_j)} J ({means.energy_covers})" if means.energy_j is not None else ""
+        lines.append(f"node        {clean(node.host or node.node)}: cpu {percent(means.cpu_percent).strip()}, power {watts(means.power_w)}{energy}")
+    return lines + [f"verdict     {clean(v.text)}; try: {clean(v.try_first)}" for v in moment.verdicts]
+
+
+def _samples(moment: Facts) -> str:
+    return f"{moment.samples:,} samples" if moment.samples is not None else f"samples {MISSING}"
+
+
+def _split(moment: Facts) -> str:
+    split = moment.split
+    known = [(PHASE_NAMES[name], split.phase(name)) for name in ALL_PHASES] if split is not None else []
+    return ", ".join(f"{name} {span(seconds)}" for name, seconds in known)
+
+
+def _failure(state: SessionState) -> list[str]:
+    failure = state.job.failure
+    if failure is None:
+        return []
+    who = f"rank {failure.rank}" if failure.rank is not None else "a process"
+    cause = failure.signal or f"exit code {failure.exit_code if failure.exit_code is not None else MISSING}"
+    lines = [f"first failure: {who} on {clean(failure.host) or MISSING}: {clean(cause)}"]
+    return lines + [f"  | {clean(line)}" for line in failure.last_lines]
