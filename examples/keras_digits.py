@@ -50,7 +50,7 @@ def run(options: argparse.Namespace, folder: Path) -> None:
     training = training.shuffle(TRAINED_IMAGES, seed=1).batch(options.batch_size)
     held_back = tf.data.Dataset.from_tensor_slices((images[TRAINED_IMAGES:], labels[TRAINED_IMAGES:]))
     model = network(options.width)
-    optimizer = tf.keras.optimizers.SGD(0.02 * hvd.size(), momentum=0.9)
+    optimizer = tf.keras.optimizers.Adam(0.001 * hvd.size())
     model.compile(
         optimizer=hvd.DistributedOptimizer(optimizer),
         loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace, folder: Path) -> None:
     )
     callbacks = [hvd.callbacks.BroadcastGlobalVariablesCallback(0), hvd.callbacks.MetricAverageCallback()]
     if hvd.rank() == 0:
-        callbacks.append(tf.keras.callbacks.ModelCheckpoint(folder / "digits.keras"))
+        callbacks.append(tf.keras.callbacks.ModelCheckpoint(str(folder / "digits.keras")))
     model.fit(
         training,
         epochs=options.epochs,

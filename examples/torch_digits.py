@@ -83,7 +83,7 @@ def run(options: argparse.Namespace, folder: Path) -> None:
     share: DistributedSampler[tuple[Tensor, ...]] = DistributedSampler(held_back, hvd.size(), hvd.rank())
     evaluation = DataLoader(held_back, batch_size=options.batch_size, sampler=share)
     model = network(options.width)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.02 * hvd.size(), momentum=0.9)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.001 * hvd.size())
     optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     hvd.broadcast_optimizer_state(optimizer, root_rank=0)
