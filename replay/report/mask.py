@@ -1,0 +1,41 @@
+"""Secrets and control characters out of what users' programs wrote, before it is shown."""
+
+from __future__ import annotations
+
+import re
+
+MASK = "***"
+_NAME = r"[\w.-]*(?:token|secret|password|passwd|api[_-]?key|access[_-]?key|credential)[\w.-]*"
+_PATTERNS = (
+    re.compile(rf"(?i)(?P<keep>(?:^|[\s\"'{{(,;?&-]){_NAME}[\"']?\s*[=:]\s*[\"']?)(?P<secret>[^\s\"',;&}})]+)"),
+    re.compile(r"(?P<keep>://[^/\s:@]+:)(?P<secret>[^/\s@]+)(?=@)"),
+    re.compile(r"(?i)(?P<keep>\bbearer\s+)(?P<secret>[\w.~+/-]{8,}=*)"),
+    re.compile(
+        r"(?P<keep>)(?P<secret>\b(?:sk-[\w-]{16,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|hf_\w{20,}"
+        r"|xox[abprs]-[\w-]{10,}|AKIA[0-9A-Z]{16}|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*))"
+    ),
+)
+_FLAG = re.compile(rf"(?i)^--?{_NAME}$")
+_ESCAPE = r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"
+_CONTROL = re.compile(rf"{_ESCAPE}|[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def masked(text: str) -> str:
+    """The text with known forms of secrets replaced."""
+    for pattern in _PATTERNS:
+        text = pattern.sub(lambda match: match["keep"] + MASK, text)
+    return text
+
+
+def masked_command(words: list[str]) -> list[str]:
+    """A command line with the values of secret flags, and known forms of secrets, replaced."""
+    shown, hide = [], False
+    for word in words:
+        shown.append(MASK if hide else masked(word))
+        hide = bool(_FLAG.match(word)) and not hide
+    return shown
+
+
+def plain(text: str) -> str:
+    """The text without escape sequences and control characters, so that it cannot move the cursor or change direction."""
+    return _CONTROL.sub("", text)

@@ -1,0 +1,175 @@
+"""What `distmon report --json` gives; docs/json.md says what each key means. Within a format keys stay."""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+
+FORMAT = 1
+
+
+class WorldSize(Struct, kw_only=True):
+    min: int | None
+    max: int | None
+    last: int | None
+
+
+class Throughput(Struct, kw_only=True):
+    mean_samples_per_s: float | None
+    median_samples_per_s: float | None
+    p5_samples_per_s: float | None
+    p95_samples_per_s: float | None
+    ci95_samples_per_s: tuple[float, float] | None
+    session_mean_samples_per_s: float | None
+    last_30s_samples_per_s: float | None
+    last_30s_steps_per_s: float | None
+
+
+class Warmup(Struct, kw_only=True):
+    steps: int | None
+    duration_s: float | None
+    method: str
+    excess_s: float | None
+    shape: str
+    stalls: int
+
+
+class StepSplit(Struct, kw_only=True):
+    input_wait: float | None
+    compute: float | None
+    exposed_communication: float | None
+    optimizer: float | None
+    rest: float | None
+
+
+class WallSplit(Struct, kw_only=True):
+    launch: float | None
+    rendezvous: float | None
+    initialisation: float | None
+    warmup: float | None
+    steady: float | None
+    evaluation: float | None
+    checkpoint: float | None
+    restart: float | None
+    redone: float | None
+    tail: float | None
+    unexplained: float | None
+
+
+class Rank(Struct, kw_only=True):
+    rank: int
+    host: str
+    steps: int
+    step_median_s: float | None
+    split_s: StepSplit
+    status: str
+    unseen: dict[str, str]
+
+
+class Rail(Struct, kw_only=True):
+    name: str
+    mean_w: float | None
+
+
+class Gpu(Struct, kw_only=True):
+    index: int
+    name: str
+    utilization_mean_percent: float | None
+    power_mean_w: float | None
+
+
+class Node(Struct, kw_only=True):
+    node: str
+    host: str
+    cpu_mean_percent: float | None
+    power_mean_w: float | None
+    energy_j: float | None
+    energy_covers: str
+    rails: list[Rail]
+    gpus: list[Gpu]
+    unavailable: dict[str, str]
+
+
+class ElasticEvent(Struct, kw_only=True):
+    at_s: float
+    kind: str
+    host: str
+    rank: int | None
+
+
+class LostTime(Struct, kw_only=True):
+    detection: float | None = None
+    teardown: float | None = None
+    rendezvous: float | None = None
+    initialisation: float | None = None
+    sync: float | None = None
+    redone: float | None = None
+    below_capacity: float | None = None
+
+
+class Elastic(Struct, kw_only=True):
+    generations: int
+    events: list[ElasticEvent]
+    lost_s: LostTime
+
+
+class Failure(Struct, kw_only=True):
+    rank: int | None
+    host: str
+    signal: str
+    exit_code: int | None
+    last_lines: list[str]
+
+
+class Verdict(Struct, kw_only=True):
+    kind: str
+    rank: int | None
+    host: str
+    phase: str | None
+    from_s: float | None
+    to_s: float | None
+    evidence: str
+    gain_percent: tuple[float, float] | None
+    try_first: str = field(name="try")
+    text: str
+
+
+class Gap(Struct, kw_only=True):
+    node: str
+    from_s: float
+    to_s: float
+    lost_records: int
+    cause: str
+
+
+class Session(Struct, kw_only=True):
+    session_id: str
+    started: str | None
+    duration_s: float | None
+    complete: bool
+    command: list[str]
+    exit_code: int | None
+    end_reason: str | None
+    world_size: WorldSize
+    steps: int
+    samples: int | None
+    throughput: Throughput
+    warmup: Warmup
+    step_s: float | None
+    step_split_s: StepSplit
+    wall_split_s: WallSplit
+    ranks: list[Rank]
+    nodes: list[Node]
+    elastic: Elastic
+    failure: Failure | None
+    verdicts: list[Verdict]
+    gaps: list[Gap]
+    file: str
+    distmon_version: str
+    unknown_kinds: dict[str, int]
+    notes: list[str]
+    reasons: dict[str, str]
+
+
+class Report(Struct, kw_only=True):
+    format: int = FORMAT
+    sessions: list[Session]

@@ -1,0 +1,71 @@
+"""Sections as plain text for a terminal and as Markdown."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+
+from distmon.replay.report.sections import Section, Table
+
+_WIDTH = 118
+
+
+def to_text(sections: list[Section]) -> str:
+    """Plain text, ended by a line end."""
+    blocks = []
+    for section in sections:
+        lines = [section.title.upper()] if section.title else []
+        indent = "  " if section.title else ""
+        label_width = max((len(label) for label, _ in section.facts), default=0)
+        for label, value in section.facts:
+            lines += _wrapped(f"{indent}{label:<{label_width}}  ", value)
+        for line in section.lines:
+            lines += _wrapped(indent, line)
+        if section.table:
+            lines += [indent + line for line in _text_table(section.table)]
+        blocks.append("\n".join(lines))
+    return "\n\n".join(blocks) + "\n"
+
+
+def _wrapped(start: str, text: str) -> list[str]:
+    body = text.lstrip()
+    start += text[: len(text) - len(body)]
+    return textwrap.wrap(
+        body, _WIDTH, initial_indent=start, subsequent_indent=" " * len(start), break_long_words=False, break_on_hyphens=False
+    ) or [start.rstrip()]
+
+
+def _text_table(table: Table) -> list[str]:
+    widths = [max(len(row[i]) for row in [table.header, *table.rows]) for i in range(len(table.header))]
+    lines = []
+    for row in [table.header, *table.rows]:
+        padded = zip(row, widths, strict=True)
+        cells = [cell.ljust(w) if i in table.left else cell.rjust(w) for i, (cell, w) in enumerate(padded)]
+        lines.append("  ".join(cells).rstrip())
+    return lines
+
+
+def to_markdown(sections: list[Section], level: int = 2) -> str:
+    """Markdown in which nothing of the session's own text is markup."""
+    blocks = []
+    for section in sections:
+        if section.title:
+            blocks.append(f"{'#' * level} {section.title}")
+        if section.facts:
+            rows = [[label, value] for label, value in section.facts]
+            blocks.append(_markdown_table(Table(["", ""], rows, left=(0, 1))))
+        if section.lines:
+            blocks.append("\n".join(f"- {_escaped(line.strip())}" for line in section.lines))
+        if section.table:
+            blocks.append(_markdown_table(section.table))
+    return "\n\n".join(blocks) + "\n"
+
+
+def _markdown_table(table: Table) -> str:
+    rule = ["---" if i in table.left else "---:" for i in range(len(table.header))]
+    rows = [[_escaped(cell.strip()) for cell in row] for row in [table.header, *table.rows]]
+    return "\n".join("| " + " | ".join(row) + " |" for row in [rows[0], rule, *rows[1:]])
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([\\`*\[\]<>|~]|(?<!\w)_|_(?!\w))", r"\\\1", text)

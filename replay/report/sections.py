@@ -1,0 +1,194 @@
+"""The content of a report for people, once for plain text and Markdown: titled sections of facts, tables and lines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from distmon.replay.report import model
+from distmon.replay.report.words import DASH, count, number, seconds, share, unit
+
+PHASE_NAMES = {
+    "input_wait": "input wait",
+    "compute": "forward + backward",
+    "exposed_communication": "exposed communication",
+    "optimizer": "optimizer",
+    "rest": "rest",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The first column is text, the others are aligned to the right unless named in `left`."""
+
+    header: list[str]
+    rows: list[list[str]]
+    left: tuple[int, ...] = (0,)
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    title: str
+    facts: list[tuple[str, str]] = field(default_factory=list)
+    table: Table | None = None
+    lines: list[str] = field(default_factory=list)
+
+
+def sections(session: model.Session) -> list[Section]:
+    """Everything worth reading of a session, the most important first."""
+    found = [
+        Section("", facts=_heading(session)),
+        Section("Findings", lines=_verdicts(session)),
+        Section("Failure", lines=_failure(session)),
+        Section("Throughput after warm-up", facts=_throughput(session)),
+        Section("A steady step, mean over ranks", table=_step_table(session)),
+        Section("Where the time went", table=_wall_table(session)),
+        Section("Ranks", table=_rank_table(session)),
+        Section("Nodes", table=_node_table(session)),
+        Section("Who joined and left", table=_elastic_table(session)),
+        Section("Gaps in the recording", table=_gap_table(session)),
+        Section("Not measured", lines=[f"{key}: {reason}" for key, reason in session.reasons.items()]),
+    ]
+    return [s for s in found if s.facts or s.lines or (s.table and s.table.rows)]
+
+
+def _heading(session: model.Session) -> list[tuple[str, str]]:
+    size = session.world_size
+    ranks = DASH if size.last is None else count(size.last, "rank")
+    if size.min != size.max:
+        ranks += f" at the end, {size.min} to {size.max} over {count(session.elastic.generations, 'generation')}"
+    where = f" on {count(len(session.nodes), 'node')}" if session.nodes else ""
+    facts = [
+        ("session", session.session_id or DASH),
+        ("command", " ".join(session.command) or DASH),
+        ("started", session.started or DASH),
+        ("ran", f"{seconds(session.duration_s)}, {_ending(session)}"),
+        ("job", f"{ranks}{where}, {count(session.steps, 'step')}, {unit(session.samples, 'samples', 15)}"),
+    ]
+    if not session.complete:
+        facts.append(("note", "the recording was not ended in good order: what came after its last line is missing"))
+    return facts + [("note", note) for note in session.notes]
+
+
+def _ending(session: model.Session) -> str:
+    if session.exit_code is None:
+        return "its end was not recorded" if not session.complete else "no job ended"
+    return f"exit {session.exit_code}" + (f" ({session.end_reason})" if session.end_reason not in (None, "finished") else "")
+
+
+def _throughput(session: model.Session) -> list[tuple[str, str]]:
+    found, warm = session.throughput, session.warmup
+    facts = []
+    if found.mean_samples_per_s is None:
+        facts.append(("mean", f"{DASH} ({session.reasons.get('throughput', 'not measured')})"))
+    else:
+        interval = found.ci95_samples_per_s
+        sure = f", 95 % interval {number(interval[0], 5)} to {number(interval[1], 5)}" if interval else ""
+        facts.append(("mean", f"{number(found.mean_samples_per_s, 5)} samples/s{sure}"))
+        facts.append(
+            (
+                "median",
+                f"{number(found.median_samples_per_s, 5)} samples/s, p5 {number(found.p5_samples_per_s, 5)}, "
+                f"p95 {number(found.p95_samples_per_s, 5)}",
+            )
+        )
+    facts.append(("session mean", f"{unit(found.session_mean_samples_per_s, 'samples/s', 5)}, warm-up and pauses included"))
+    facts.append(
+        ("last 30 s", f"{unit(found.last_30s_samples_per_s, 'samples/s', 5)}, {unit(found.last_30s_steps_per_s, 'steps/s')}")
+    )
+    if warm.steps is None:
+        facts.append(("warm-up", f"{DASH} ({session.reasons.get('warmup', 'not found')})"))
+    else:
+        beyond = f", {seconds(warm.excess_s)} more than steady steps take" if warm.steps else ""
+        stalls = f"; {count(warm.stalls, 'stall')} later" if warm.stalls else ""
+        facts.append(("warm-up", f"{count(warm.steps, 'step')}, {seconds(warm.duration_s)}{beyond}{stalls}"))
+    return facts
+
+
+def _step_table(session: model.Session) -> Table | None:
+    if session.step_s is None:
+        return None
+    rows = [
+        [label, seconds(value), share(value, session.step_s)]
+        for key, label in PHASE_NAMES.items()
+        for value in (getattr(session.step_split_s, key),)
+    ]
+    return Table(["phase", "time", "share"], [*rows, ["step", seconds(session.step_s), share(session.step_s, session.step_s)]])
+
+
+def _wall_table(session: model.Session) -> Table | None:
+    whole = session.duration_s
+    rows = [
+        [part.replace("_", " "), seconds(value), share(value, whole)]
+        for part in session.wall_split_s.__struct_fields__
+        if (value := getattr(session.wall_split_s, part)) is not None and (abs(value) >= 0.0005 or part in ("warmup", "steady"))
+    ]
+    return Table(["part", "time", "share"], [*rows, ["job", seconds(whole), share(whole, whole)]]) if rows else None
+
+
+def _rank_table(session: model.Session) -> Table:
+    header = ["rank", "host", "steps", "median step", *PHASE_NAMES.values(), "state"]
+    rows = [
+        [
+            str(rank.rank),
+            rank.host or DASH,
+            f"{rank.steps:,}",
+            seconds(rank.step_median_s),
+            *(seconds(getattr(rank.split_s, key)) for key in PHASE_NAMES),
+            rank.status,
+        ]
+        for rank in session.ranks
+    ]
+    return Table(header, rows, left=(1, len(header) - 1))
+
+
+def _node_table(session: model.Session) -> Table:
+    rows = []
+    for node in session.nodes:
+        rows.append(
+            [
+                node.host or node.node,
+                unit(node.cpu_mean_percent, "%", 3),
+                unit(node.power_mean_w, "W"),
+                unit(node.energy_j, "J", 5),
+                node.energy_covers or DASH,
+            ]
+        )
+        for gpu in node.gpus:
+            name, load = f"  gpu {gpu.index} {gpu.name}".rstrip(), unit(gpu.utilization_mean_percent, "%", 3)
+            rows.append([name, load, unit(gpu.power_mean_w, "W"), "", ""])
+    return Table(["node", "mean load", "mean power", "energy", "power covers"], rows, left=(0, 4))
+
+
+def _elastic_table(session: model.Session) -> Table:
+    rows = [
+        [seconds(event.at_s), event.kind.replace("_", " "), event.host or DASH, DASH if event.rank is None else str(event.rank)]
+        for event in session.elastic.events
+    ]
+    return Table(["at", "what", "host", "rank"], rows, left=(1, 2))
+
+
+def _gap_table(session: model.Session) -> Table:
+    rows = [
+        [gap.node, seconds(gap.from_s), seconds(gap.to_s), f"{gap.lost_records:,}", gap.cause or DASH] for gap in session.gaps
+    ]
+    return Table(["node", "from", "to", "records lost", "cause"], rows, left=(0, 4))
+
+
+def _verdicts(session: model.Session) -> list[str]:
+    lines = []
+    for found in session.verdicts:
+        gain = ""
+        if found.gain_percent is not None:
+            gain = f"; worth {number(found.gain_percent[0], 2)} to {number(found.gain_percent[1], 2)} % of the step"
+        lines.append(f"{found.kind}: {found.text} ({found.evidence}{gain}). Try: {found.try_first}")
+    return lines
+
+
+def _failure(session: model.Session) -> list[str]:
+    failure = session.failure
+    if failure is None:
+        return []
+    who = "the job" if failure.rank is None else f"rank {failure.rank}"
+    host = f" on {failure.host}" if failure.host else ""
+    died = failure.signal or (DASH if failure.exit_code is None else f"exit code {failure.exit_code}")
+    return [f"first to die: {who}{host}, {died}", *(f"  {line}" for line in failure.last_lines)]

@@ -1,0 +1,247 @@
+"""From the state to the report's structures. Every figure comes from core; here they are only named and put in order."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from distmon.core import measures
+from distmon.core.overall import RankOverall, rank_overalls, throughput_interval
+from distmon.core.state import NodeState, SessionState
+from distmon.core.verdicts import verdicts
+from distmon.core.wall import wall_split
+from distmon.core.warmup import METHOD
+from distmon.replay.report import model
+from distmon.replay.report.mask import masked, masked_command, plain
+
+
+def summarise(state: SessionState, file: str = "", notes: list[str] | None = None) -> model.Session:
+    """The report of a session as far as the state goes. `notes` says what of its file could not be read."""
+    job = state.job
+    sizes = [g.world_size for _, g in sorted(state.generations.items()) if g.world_size is not None]
+    split = measures.step_split(measures.current_generation(state))
+    return model.Session(
+        session_id=plain(state.session_id),
+        started=_iso(job.started.at if job.started else state.started),
+        duration_s=measures.elapsed(state),
+        complete=state.complete,
+        command=[plain(word) for word in masked_command(job.started.command)] if job.started else [],
+        exit_code=job.exit_code,
+        end_reason=job.end_reason or None,
+        world_size=model.WorldSize(
+            min=min(sizes, default=None), max=max(sizes, default=None), last=sizes[-1] if sizes else None
+        ),
+        steps=measures.steps(state),
+        samples=measures.samples(state),
+        throughput=_throughput(state),
+        warmup=_warmup(state),
+        step_s=split.step_s if split else None,
+        step_split_s=_split(split),
+        wall_split_s=_wall(state),
+        ranks=[_rank(state, overall) for overall in rank_overalls(state)],
+        nodes=[_node(node) for _, node in sorted(state.nodes.items(), key=lambda item: (item[1].host, item[0]))],
+        elastic=_elastic(state),
+        failure=_failure(state),
+        verdicts=_verdicts(state),
+        gaps=_gaps(state),
+        file=file,
+        distmon_version=plain(state.distmon_version),
+        unknown_kinds={plain(kind): count for kind, count in sorted(state.unknown_kinds.items())},
+        notes=notes or [],
+        reasons=_reasons(state),
+    )
+
+
+def _plain_pairs(reasons: dict[str, str]) -> dict[str, str]:
+    return {plain(name): plain(reason) for name, reason in sorted(reasons.items())}
+
+
+def _iso(at: float | None) -> str | None:
+    """UTC, to the millisecond; None for a time outside the calendar."""
+    if at is None:
+        return None
+    try:
+        return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except (OverflowError, ValueError, OSError):
+        return None
+
+
+def _since(state: SessionState, at: float) -> float:
+    """Seconds since the job started, or since the session did where no job is known."""
+    begun = state.job.started.at if state.job.started else state.started
+    return at - (begun if begun is not None else at)
+
+
+def _throughput(state: SessionState) -> model.Throughput:
+    generation = measures.current_generation(state)
+    found = measures.throughput(generation)
+    return model.Throughput(
+        mean_samples_per_s=found.mean,
+        median_samples_per_s=found.median,
+        p5_samples_per_s=found.p5,
+        p95_samples_per_s=found.p95,
+        ci95_samples_per_s=throughput_interval(generation),
+        session_mean_samples_per_s=measures.session_mean_throughput(state),
+        last_30s_samples_per_s=measures.rolling_throughput(state),
+        last_30s_steps_per_s=measures.rolling_steps_per_s(state),
+    )
+
+
+def _warmup(state: SessionState) -> model.Warmup:
+    generation = measures.current_generation(state)
+    if generation is None:
+        return model.Warmup(steps=None, duration_s=None, method=METHOD, excess_s=None, shape="no_steps", stalls=0)
+    found = measures.warmup(generation)
+    return model.Warmup(
+        steps=found.steps,
+        duration_s=found.duration_s,
+        method=METHOD,
+        excess_s=found.excess_s,
+        shape=found.shape,
+        stalls=found.stalls,
+    )
+
+
+def _split(split: measures.Split | None) -> model.StepSplit:
+    if split is None:
+        return model.StepSplit(input_wait=None, compute=None, exposed_communication=None, optimizer=None, rest=None)
+    return model.StepSplit(
+        input_wait=split.input_wait,
+        compute=split.compute,
+        exposed_communication=split.exposed_communication,
+        optimizer=split.optimizer,
+        rest=split.rest,
+    )
+
+
+def _wall(state: SessionState) -> model.WallSplit:
+    found = wall_split(state)
+    parts = found.parts() if found else dict.fromkeys(model.WallSplit.__struct_fields__)
+    return model.WallSplit(**parts)
+
+
+def _rank(state: SessionState, overall: RankOverall) -> model.Rank:
+    known = state.ranks.get(overall.rank)
+    return model.Rank(
+        rank=overall.rank,
+        host=plain(overall.host),
+        steps=overall.steps,
+        step_median_s=overall.step_median_s,
+        split_s=_split(overall.steady),
+        status=measures.rank_status(state, overall.rank),
+        unseen=_plain_pairs(known.unseen) if known else {},
+    )
+
+
+def _node(node: NodeState) -> model.Node:
+    means = measures.node_means(node)
+    return model.Node(
+        node=plain(node.node),
+        host=plain(node.host),
+        cpu_mean_percent=means.cpu_percent,
+        power_mean_w=means.power_w,
+        energy_j=means.energy_j,
+        energy_covers=means.energy_covers,
+        rails=[model.Rail(name=plain(name), mean_w=watts) for name, watts in means.rails],
+        gpus=[
+            model.Gpu(index=index, name=plain(name), utilization_mean_percent=utilisation, power_mean_w=watts)
+            for index, name, utilisation, watts in means.gpus
+        ],
+        unavailable=_plain_pairs(node.sample.unavailable) if node.sample else {},
+    )
+
+
+def _elastic(state: SessionState) -> model.Elastic:
+    events = [
+        model.ElasticEvent(at_s=_since(state, change.at), kind=change.change, host=plain(change.host), rank=change.rank)
+        for change in state.membership
+    ]
+    return model.Elastic(generations=len(state.generations), events=events, lost_s=model.LostTime())
+
+
+def _failure(state: SessionState) -> model.Failure | None:
+    failure = state.job.failure
+    if failure is None:
+        return None
+    return model.Failure(
+        rank=failure.rank,
+        host=plain(failure.host),
+        signal=plain(failure.signal),
+        exit_code=failure.exit_code,
+        last_lines=[plain(masked(line)) for line in failure.last_lines],
+    )
+
+
+def _verdicts(state: SessionState) -> list[model.Verdict]:
+    return [
+        model.Verdict(
+            kind=found.kind,
+            rank=found.rank,
+            host=plain(found.host),
+            phase=found.phase,
+            from_s=found.from_s,
+            to_s=found.to_s,
+            evidence=plain(found.evidence),
+            gain_percent=found.gain_percent,
+            try_first=found.try_first,
+            text=plain(found.text),
+        )
+        for found in verdicts(state)
+    ]
+
+
+def _gaps(state: SessionState) -> list[model.Gap]:
+    return [
+        model.Gap(
+            node=plain(gap.node),
+            from_s=_since(state, gap.started),
+            to_s=_since(state, gap.ended),
+            lost_records=gap.lost_records,
+            cause=plain(gap.cause),
+        )
+        for gap in state.gaps
+    ]
+
+
+def _reasons(state: SessionState) -> dict[str, str]:
+    """Key (dots for nesting) -> why it is null."""
+    generation = measures.current_generation(state)
+    reasons: dict[str, str] = {}
+    throughput = measures.throughput(generation)
+    if throughput.mean is None:
+        reasons["throughput"] = throughput.reason or "the steady steps took no time"
+    elif throughput_interval(generation) is None:
+        reasons["throughput.ci95_samples_per_s"] = "too few steady steps for an interval: it takes 50"
+    if generation is None:
+        reasons["step_split_s"] = reasons["warmup"] = "no rank reported a step"
+    elif measures.warmup(generation).steps is None:
+        reasons["warmup"] = throughput.reason or "no steady state was found"
+        reasons["wall_split_s.warmup"] = "warm-up and steady state could not be told apart: all steps are in steady"
+    if measures.samples(state) is None:
+        reasons["samples"] = "the number of samples in a batch was not seen" if generation else "no rank reported a step"
+    if state.job.exit_code is None:
+        reasons["exit_code"] = "the job's end was not recorded"
+    wall = wall_split(state)
+    if wall is not None and wall.launch is None:
+        reasons["wall_split_s.launch"] = "the start of the workers was not recorded: it is in initialisation"
+    if wall is not None and wall.redone is None and generation is not None:
+        reasons["wall_split_s.redone"] = "steps done again after a restart are not told apart: they are in steady"
+    if len(state.generations) > 1:
+        reasons["elastic.lost_s"] = "this version does not divide the time of a restart further; its sum is wall_split_s.restart"
+    reasons |= _phase_reasons(state)
+    for node in state.nodes.values():
+        if measures.node_means(node).power_w is None:
+            why = next((r for name, r in node.sample.unavailable.items() if "power" in name), "") if node.sample else ""
+            reasons[f"nodes.{plain(node.node)}.power_mean_w"] = plain(why) or "no power reading on this node"
+    return reasons
+
+
+def _phase_reasons(state: SessionState) -> dict[str, str]:
+    """Why phases are missing: what the probes said, once for all ranks that said the same."""
+    said: dict[tuple[str, str], list[int]] = {}
+    for number, rank in sorted(state.ranks.items()):
+        for name, reason in rank.unseen.items():
+            said.setdefault((name, reason), []).append(number)
+    return {
+        f"ranks.{'+'.join(map(str, numbers[:8]))}{'+' * (len(numbers) > 8)}.{plain(name)}": plain(reason)
+        for (name, reason), numbers in sorted(said.items())
+    }

@@ -1,0 +1,70 @@
+"""`distmon replay`: a recording on the same screens as a live session."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Callable
+
+from distmon.core.errors import DistmonError, UsageError
+from distmon.replay.index import open_index
+from distmon.replay.player import FASTEST, SLOWEST, Player
+from distmon.replay.report.mask import plain
+from distmon.replay.session_file import SessionFile, open_session
+from distmon.tui.cli.sessions import SESSION_HELP, resolve
+from distmon.tui.terminal import can_show_app, run_app
+
+_TIME = re.compile(r"(?:(?:(\d+):)?(\d+):)?(\d+(?:\.\d+)?)s?")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("session", nargs="?", help=SESSION_HELP)
+    parser.add_argument("--demo", action="store_true", help="the session that comes with distmon")
+    parser.add_argument("--speed", type=float, default=1.0, metavar="X", help=f"{SLOWEST} to {FASTEST:.0f} (default 1)")
+    parser.add_argument("--from", dest="start", default="0", metavar="T", help="where to begin: seconds, or [H:]M:S")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    if (arguments.session is None) != arguments.demo:
+        raise UsageError("replay needs one SESSION (a file, a recording's name, or last) or --demo")
+    if not SLOWEST <= arguments.speed <= FASTEST:
+        raise UsageError(f"--speed {arguments.speed:g}: it goes from {SLOWEST} to {FASTEST:.0f}")
+    start = seconds_of(arguments.start)
+    path = resolve(arguments.session, demo=arguments.demo)
+    session = open_session(path)
+    if not can_show_app():
+        raise DistmonError(f"replay needs a terminal to draw on; `distmon report {path}` prints the numbers anywhere")
+    return _play(session, arguments.speed, start)
+
+
+def _play(session: SessionFile, speed: float, start: float) -> int:
+    from distmon.tui.app import DistmonApp
+
+    player = Player(session, speed=speed, index=open_index(session, _progress_on(sys.stderr.write)))
+    for note in player.notes:
+        sys.stderr.write(f"distmon: warning: {session.path}: {plain(note)}\n")
+    if start > 0:
+        player.seek(start)
+    try:
+        return run_app(DistmonApp(player, player))
+    finally:
+        player.close()
+
+
+def seconds_of(text: str) -> float:
+    """Seconds of `90`, `1:30` or `1:00:00`."""
+    match = _TIME.fullmatch(text)
+    if match is None:
+        raise UsageError(f"--from {text}: give seconds, or [H:]M:S")
+    hours, minutes, seconds = match.groups()
+    return int(hours or 0) * 3600 + int(minutes or 0) * 60 + float(seconds)
+
+
+def _progress_on(write: Callable[[str], object]) -> Callable[[float], None]:
+    """Shows the share done on the terminal's one line; called only by work that takes long enough to be seen."""
+
+    def show(share: float) -> None:
+        write(f"\rreading the recording for the first time: {share:4.0%} " + ("\n" if share >= 1 else ""))
+
+    return show

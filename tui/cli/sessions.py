@@ -1,0 +1,34 @@
+"""What the verbs that read recordings share: which file is meant, its summary, and warnings on standard error."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import msgspec
+
+from distmon.replay.paths import demo_session, find_session
+from distmon.replay.report import model
+from distmon.replay.report.mask import plain
+from distmon.replay.report.summarise import summarise
+from distmon.replay.session_file import load_state
+
+SESSION_HELP = "a recording: its path, a part of its name in the recordings' folder, or `last`"
+
+
+def resolve(argument: str | None, *, demo: bool) -> Path:
+    """The file that an argument means."""
+    return demo_session() if demo or argument is None else find_session(argument)
+
+
+def load_summary(path: Path) -> model.Session:
+    """Reads a recording through; says on standard error what of it could not be read."""
+    state, notes = load_state(path)
+    sentences = notes.sentences()
+    for sentence in sentences:
+        sys.stderr.write(f"distmon: warning: {path}: {plain(sentence)}\n")
+    return summarise(state, str(path), [plain(sentence) for sentence in sentences])
+
+
+def write_json(value: msgspec.Struct) -> None:
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
