@@ -86,6 +86,10 @@ class Runner:
         """Until the job has ended and JobEnded is among the events."""
         return not self._done.is_set()
 
+    def join(self) -> None:
+        """Wait until the job has ended and JobEnded is among the events."""
+        self._done.wait()
+
     @property
     def exit_code(self) -> int | None:
         """The job's own code, 128+n after a signal; None while it runs."""

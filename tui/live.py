@@ -26,6 +26,11 @@ class Sink(Protocol):
 
     def close(self) -> None: ...
 
+    @property
+    def failed(self) -> str:
+        """Why it takes no more events, in one line; empty while it does."""
+        ...
+
 
 class LiveSession:
     """Collects in a thread of its own, so that no slow screen delays the recording; the order recorded is the order shown."""
@@ -47,7 +52,8 @@ class LiveSession:
         self._agents: set[str] = set()
         self._gone: set[str] = set()
         self._quiet = threading.Event()
-        self._failure: BaseException | None = None
+        self._failure: Exception | None = None
+        self._sink_failed = ""
         self._take([started])
         self._thread = threading.Thread(target=self._collect, name="distmon-collector", daemon=True)
 
@@ -80,13 +86,12 @@ class LiveSession:
                 if now >= next_tick:
                     self._take([Ticked(at=now)])
                     next_tick = max(next_tick + TICK_S, now)
-                    if self._sink is not None:
-                        self._sink.flush()
+                    self._flush(now)
             self._take(self._launcher_events())
             self._take(self._subscription.poll(0))
             self._take([SessionEnded(at=self._clock.now())])
-        except BaseException as error:
-            # Shown and raised by the thread that closes the session: a lost recording is never silent.
+        except Exception as error:
+            # Shown at once, and raised by whoever closes the session: a lost recording is never silent.
             self._failure = error
             text = f"the session is no longer recorded: {error}"
             self._waiting.append(NoticeGiven(at=self._clock.now(), severity="error", text=text))
@@ -94,6 +99,15 @@ class LiveSession:
             self._subscription.close()
             if self._sink is not None:
                 self._sink.close()
+
+    def _flush(self, now: float) -> None:
+        """On disk each second; a recording that fails says so on the screen, once."""
+        if self._sink is None:
+            return
+        self._sink.flush()
+        if self._sink.failed and not self._sink_failed:
+            self._sink_failed = self._sink.failed
+            self._waiting.append(NoticeGiven(at=now, severity="error", text=self._sink_failed))
 
     def _take(self, events: list[AnyEvent]) -> None:
         for event in events:

@@ -27,6 +27,7 @@ class Verb(Protocol):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
 
+
     def run(self, arguments: argparse.Namespace) -> int: ...
 
 
@@ -62,24 +63,18 @@ def _dispatch(words: list[str]) -> int:
     name, rest = words[0], words[1:]
     module, help_text = VERBS[name]
     verb = cast(Verb, importlib.import_module(module))
-    parser = Parser(prog=f"distmon {name}", description=help_text[0].upper() + help_text[1:] + ".", allow_abbrev=False)
+    parser = Parser(
+        prog=f"distmon {name}",
+        description=help_text[0].upper() + help_text[1:] + ".",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
     parser.add_argument("--debug", action="store_true", help="show tracebacks")
     verb.add_arguments(parser)
-    if name == "run":
-        # Horovod's own flags may stand among ours; the launcher sorts them.
-        arguments, others = parser.parse_known_args(_own(rest))
-        arguments.others, arguments.command = others, _command(rest)
-    else:
-        arguments = parser.parse_args(rest)
-    return verb.run(arguments)
-
-
-def _own(words: list[str]) -> list[str]:
-    return words[: words.index("--")] if "--" in words else words
-
-
-def _command(words: list[str]) -> list[str]:
-    return words[words.index("--") + 1 :] if "--" in words else []
+    if hasattr(verb, "split_words"):
+        own, others = verb.split_words(rest)
+        return verb.run(parser.parse_args(own, argparse.Namespace(words=others)))
+    return verb.run(parser.parse_args(rest))
 
 
 def _top_level(words: list[str]) -> int:

@@ -1,0 +1,151 @@
+"""`distmon run`: launch a job, watch it, record it, and exit with its code."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from distmon.core.errors import UsageError
+from distmon.core.events import OutputWritten
+from distmon.core.fold import apply
+from distmon.core.state import SessionState
+from distmon.launcher.flags import job_spec, split_arguments
+from distmon.launcher.horovod import plan_job
+from distmon.launcher.rundir import job_directory
+from distmon.replay.paths import new_recording
+from distmon.tui.format import clean
+from distmon.tui.job import LaunchedJob, new_session_id
+from distmon.tui.plain import PlainView, summary_lines
+from distmon.tui.terminal import can_show_app, run_app
+
+OWN_FLAGS = {"--headless": 0, "--debug": 0, "--help": 0, "-h": 0, "--record": 1, "--backend": 1, "--samples-per-step": 1}
+BACKENDS = ("horovod",)
+POLL_S = 0.1
+EPILOG = """\
+All flags of horovodrun may be given before the command: -np, -H, --hostfile, --network-interface, --gloo-timeout-seconds ...
+
+  distmon run -np 2 -- python train.py --epochs 3
+  distmon run -np 2 --headless --record run1.jsonl -- python train.py | tee log
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "distmon run -np N [flags of distmon or horovodrun] -- COMMAND ..."
+    parser.epilog = EPILOG
+    parser.add_argument("--headless", action="store_true", help="no screen: output, progress lines and a closing summary")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="record to this .jsonl or .jsonl.zst file")
+    parser.add_argument("--backend", choices=BACKENDS, default="horovod", help="what starts the ranks")
+    parser.add_argument(
+        "--samples-per-step",
+        type=int,
+        metavar="N",
+        help="samples that one rank trains in a step, where distmon cannot see it from the data loader",
+    )
+
+
+def split_words(words: list[str]) -> tuple[list[str], list[str]]:
+    """distmon's own flags, and all the rest, which the launcher understands."""
+    split = split_arguments(words, OWN_FLAGS)
+    rest = [word for flag in split.horovod for word in flag.words]
+    return split.own, [*rest, "--", *split.command]
+
+
+def run(arguments: argparse.Namespace) -> int:
+    environment = dict(os.environ)
+    if arguments.samples_per_step is not None:
+        if arguments.samples_per_step < 1:
+            raise UsageError(f"--samples-per-step takes a number from 1 up, not {arguments.samples_per_step}")
+        environment["DISTMON_SAMPLES_PER_STEP"] = str(arguments.samples_per_step)
+    words = split_arguments(arguments.words, {})
+    spec = job_spec(words, backend=arguments.backend, cwd=str(Path.cwd()), environment=environment)
+    show_app = not arguments.headless and can_show_app()
+    session_id = new_session_id()
+    with job_directory() as folder:
+        plan = plan_job(spec, folder)
+        recording = arguments.record or new_recording(script_of(spec.command), session_id)
+        job = LaunchedJob(plan, folder, recording, session_id, debug=arguments.debug)
+        code = _with_screen(job) if show_app else _without_screen(job)
+        if job.recording_failed:
+            sys.stderr.write(f"distmon: {job.recording_failed}\n")
+        else:
+            sys.stderr.write(f"distmon: recorded in {recording}\n")
+    return code
+
+
+def script_of(command: list[str]) -> str:
+    """What a command runs, for the name of its recording."""
+    return next((word for word in command if word.endswith(".py")), command[0])
+
+
+def _with_screen(job: LaunchedJob) -> int:
+    from distmon.tui.app import DistmonApp
+
+    job.start()
+    app = DistmonApp(job, job=job)
+    try:
+        left_by = run_app(app)
+    finally:
+        if job.running:
+            job.stop()
+        code = job.wait()
+    for event in job.poll():
+        apply(app.state, event)
+    _print_summary(app.state)
+    return left_by if left_by > 128 else code
+
+
+def _without_screen(job: LaunchedJob) -> int:
+    """Ranks' output to our own, progress to standard error, the summary to standard output."""
+    state, view = SessionState(), PlainView()
+    with _signals_stop(job):
+        job.start()
+        alive = True
+        while alive:
+            alive = job.running
+            _drain(job, state)
+            for line in view.lines(state):
+                sys.stderr.write(f"distmon: {line}\n")
+            if alive:
+                time.sleep(POLL_S)
+        code = job.wait()
+    _print_summary(state)
+    return code
+
+
+def _drain(job: LaunchedJob, state: SessionState) -> None:
+    for event in job.poll():
+        apply(state, event)
+        if isinstance(event, OutputWritten):
+            stream = sys.stdout if event.output == "stdout" else sys.stderr
+            for line in event.lines:
+                stream.write(f"[{event.rank}] {clean(line)}\n")
+    sys.stdout.flush()
+
+
+def _print_summary(state: SessionState) -> None:
+    for line in summary_lines(state):
+        sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+@contextmanager
+def _signals_stop(job: LaunchedJob) -> Iterator[None]:
+    """Ctrl-C, SIGTERM and a hang-up end the job; a second one ends it at once."""
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        job.stop(number)
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, on_signal) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
