@@ -32,6 +32,7 @@ class StepTimer:
         "_eval_start",
         "_first_start",
         "_fresh",
+        "_graph_told",
         "_initialising_since",
         "_made",
         "_mark",
@@ -89,6 +90,7 @@ class StepTimer:
     def _restart(self, now: int) -> None:
         self._spent = [0] * STEP_PHASES + [0, 0]
         self._before = self._batch_before = (self._spent[:], 0, 0)
+        self._graph_told = 0
         self._batch_start = self._first_start = self._mark = now
         self._phase = GAP
         self._samples = self._batches = self._backwards = 0
@@ -120,10 +122,17 @@ class StepTimer:
         """No hook is inside anything: the script's own code runs."""
         return self._phase == GAP or self._phase == COMPUTE
 
-    def forget_graph(self) -> None:
-        """The call that was timed as GRAPH trained nothing."""
-        self._spent[REST] += self._spent[GRAPH]
-        self._spent[GRAPH] = 0
+    def was_graph(self, duration_ns: int) -> None:
+        """The last `duration_ns` were a call into a compiled graph, as it turns out."""
+        was = self.enter(GRAPH)
+        self._spent[REST if was == GAP else was] -= duration_ns
+        self._spent[GRAPH] += duration_ns
+
+    def graph_ns(self) -> int:
+        """Time in compiled graphs since the last time this was asked in this step."""
+        total = self._spent[GRAPH]
+        new, self._graph_told = total - self._graph_told, total
+        return new
 
     # Batches
 
@@ -189,6 +198,12 @@ class StepTimer:
     def backward_begins(self) -> int:
         """A backward pass begins: the batch trains. Returns what `leave` goes back to."""
         was = self.enter(COMPUTE)
+        self.training_begins()
+        # An optimizer with a closure runs backward passes inside its step.
+        return OPTIMIZER if was == OPTIMIZER else GAP
+
+    def training_begins(self) -> None:
+        """What the script does now trains on the batches that it has."""
         if self._eval_start:
             self.close_evaluation()
         self._backwards += 1
@@ -196,8 +211,6 @@ class StepTimer:
             if not self._training.issuperset(self._pending):
                 self._epoch_begins()
             self._pending = []
-        # An optimizer with a closure runs backward passes inside its step.
-        return OPTIMIZER if was == OPTIMIZER else GAP
 
     def _epoch_begins(self) -> None:
         """The first batch of a new iterator trains."""
@@ -340,6 +353,7 @@ class StepTimer:
         self._fresh = 0
         self._samples = self._batches = self._backwards = 0
         self._spent = [0, 0, 0, 0, 0, 0, 0, 0]
+        self._graph_told = 0
         return numbers
 
     # Words

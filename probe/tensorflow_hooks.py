@@ -1,5 +1,270 @@
-from .worker import Worker
+"""TensorFlow: training functions, the reduction of gradients in a graph or eagerly, eager batches and optimizer steps."""
+
+import sys
+import weakref
+from threading import get_ident
+from types import ModuleType
+from typing import Any, Callable, List, Optional
+
+from .graph_times import Call, GraphTimes, wall_s
+from .patching import Function, cut, wrap
+from .ring import UNSEEN, monotonic_ns
+from .steps import COMPUTE, EXPOSED, GAP, GRAPH, INPUT_WAIT, OPTIMIZER, StepTimer
+from .worker import Worker, watch
 
 
 def install(worker: Worker) -> None:
-    pass
+    """Hook TensorFlow where the script uses it through Horovod."""
+    watch.add("horovod.tensorflow", lambda module: worker.timer.attempt("tensorflow", lambda: _install(worker, module)))
+
+
+def _install(worker: Worker, module: ModuleType) -> None:
+    hooks = TensorFlowHooks(worker.timer, sys.modules["tensorflow"])
+    worker.flushers.append(hooks.times.flush)
+    worker.tensorflow = hooks
+    for feature, hook in (
+        ("exposed_communication", hooks.hook_reduction),
+        ("sync", hooks.hook_broadcast),
+        ("step", hooks.hook_functions),
+        ("input_wait", hooks.hook_iterators),
+    ):
+        worker.timer.attempt(feature, lambda hook=hook: hook(module))  # type: ignore[misc]
+
+
+class Outermost:
+    """A call of a `tf.function` from Python, and what its trace showed."""
+
+    def __init__(self, function: Any) -> None:
+        self.stack: List[Any] = [function]
+        self.trains = False
+        self.batch: List[Any] = []
+        """Tensors of the batch that the graph took from its iterator."""
+        self.batch_noted = False
+
+
+class TensorFlowHooks:
+    """What the hooks of TensorFlow know together."""
+
+    def __init__(self, timer: StepTimer, tensorflow: Any) -> None:
+        self.timer = timer
+        self.tf = tensorflow
+        self.times = GraphTimes(tensorflow, timer)
+        self.steps_in_call = 1
+        """Steps that Keras takes in one call of the training function (`steps_per_execution`)."""
+        self.passes_per_step = 1
+        self._training: Any = weakref.WeakSet()
+        self._reduced: Any = weakref.WeakSet()
+        self._call: Optional[Outermost] = None
+        self._calls: List[Call] = []
+
+    # The reduction of gradients
+
+    def hook_reduction(self, module: Any) -> None:
+        """Every way to reduce gradients gets its function from one place."""
+
+        def make(original: Function) -> Function:
+            def _make_allreduce_grads_fn(*args: Any, **kwargs: Any) -> Function:
+                reduce = original(*args, **kwargs)
+
+                def allreduce_grads(grads: Any, vars: Any = None, use_generic_names: bool = False) -> Any:
+                    return self._reduce(lambda some: reduce(some, vars, use_generic_names), grads)
+
+                return allreduce_grads
+
+            return _make_allreduce_grads_fn
+
+        wrap(module, "_make_allreduce_grads_fn", make)
+        self.timer.seen.update((COMPUTE, EXPOSED))
+
+    def _reduce(self, reduce: Callable[[Any], Any], grads: Any) -> Any:
+        timer = self.timer
+        if timer.thread != get_ident():
+            return reduce(grads)
+        if self.tf.executing_eagerly():
+            timer.backward_done()
+            back_to = timer.enter(EXPOSED)
+            try:
+                return reduce(grads)
+            finally:
+                timer.leave(back_to)
+        call = self._call
+        if call is None:
+            timer.unseen("step", "gradients are reduced outside of a tf.function")
+            return reduce(grads)
+        call.trains = True
+        self._training.add(call.stack[0])
+        reason = self._why_not()
+        if reason:
+            timer.unseen("exposed_communication", reason)
+            return reduce(grads)
+        self._reduced.add(call.stack[0])
+        self._note_batch(call)
+        return self.times.note_reduction(grads, reduce)
+
+    def _why_not(self) -> str:
+        """Why no clock can be put into the graph that is being traced; empty if it can."""
+        tf, call = self.tf, self._call
+        if call is not None and any(getattr(function, "_jit_compile", False) for function in call.stack):
+            return "compiled: no clock inside XLA"
+        if tf.config.optimizer.get_jit():
+            return "compiled: XLA is on for all graphs"
+        if tf.distribute.has_strategy():
+            return "tf.distribute strategy"
+        if tf.config.list_physical_devices("GPU"):
+            return "TensorFlow on a GPU: the clock would run ahead of the kernels"
+        return ""
+
+    def _note_batch(self, call: Outermost) -> None:
+        """Note the batch in the graph that took it, once."""
+        if call.batch and not call.batch_noted:
+            call.batch_noted = True
+            with call.batch[0].graph.as_default():
+                self.times.note_batch(call.batch)
+
+    # Calls of functions
+
+    def hook_functions(self, _: Any) -> None:
+        """A call of a `tf.function` that reduces gradients is a step, and so is an eager `apply_gradients`."""
+        wrap(type(self.tf.function(lambda: None)), "__call__", self._timed_call)
+
+    def _timed_call(self, original: Function) -> Function:
+        timer = self.timer
+
+        def __call__(function: Any, *args: Any, **kwargs: Any) -> Any:
+            if timer.thread != get_ident() or not (self._call or timer.idle):
+                return original(function, *args, **kwargs)
+            if self._call is not None:
+                return self._nested(original, function, args, kwargs)
+            if function in self._training:
+                return self._train(original, function, args, kwargs)
+            return self._watch(original, function, args, kwargs)
+
+        return __call__
+
+    def _nested(self, original: Function, function: Any, args: Any, kwargs: Any) -> Any:
+        """A function called while another is traced."""
+        call = self._call
+        assert call is not None
+        call.stack.append(function)
+        if getattr(function, "_jit_compile", False):
+            self.timer.attempt("samples", lambda: self._note_batch(call))
+        try:
+            return original(function, *args, **kwargs)
+        finally:
+            call.stack.pop()
+
+    def _watch(self, original: Function, function: Any, args: Any, kwargs: Any) -> Any:
+        """A function that has not trained yet: if it turns out to, while it is traced, this was its first step."""
+        call = self._call = Outermost(function)
+        start = monotonic_ns()
+        try:
+            result = original(function, *args, **kwargs)
+        finally:
+            self._call = None
+        if call.trains:
+            self.timer.training_begins()
+            self.timer.was_graph(monotonic_ns() - start)
+            self._called(function, 0.0)
+        return result
+
+    def _train(self, original: Function, function: Any, args: Any, kwargs: Any) -> Any:
+        timer = self.timer
+        back_to = timer.enter(GRAPH)
+        timer.training_begins()
+        call = self._call = Outermost(function)
+        wall = wall_s()
+        try:
+            result = original(function, *args, **kwargs)
+        except BaseException:
+            timer.leave(back_to)
+            raise
+        finally:
+            self._call = None
+        self._called(function, 0.0 if call.trains else wall)
+        return result
+
+    def _called(self, function: Any, wall: float) -> None:
+        """A training function returned: a step, a micro-batch, or several steps at once (then Keras says how many)."""
+        timer = self.timer
+        end = timer.leave(GAP)
+        self._calls.append(Call(wall, timer.graph_ns(), 1))
+        if not wall:
+            timer.unseen("input_wait", "the step also traced its graph")
+        if self.steps_in_call == 1 and len(self._calls) >= self.passes_per_step:
+            self._step(function in self._reduced, end)
+
+    def _step(self, reduced: bool, end: int) -> None:
+        calls, self._calls = self._calls, []
+        if not self.timer.manual:
+            numbers = self.timer.take_step(end)
+            self.timer.attempt("step", lambda: self.times.hold((*numbers[:10], len(calls)), calls, reduced))
+
+    def steps_taken(self, count: int) -> None:
+        """Keras took `count` steps in the call that has just ended."""
+        if self._calls and self.timer.thread == get_ident():
+            last = self._calls[-1]
+            self._calls = [last._replace(rows=count)]
+            self._step(False, monotonic_ns())
+            self.timer.step += count - 1
+
+    # Iterators, eager optimizer steps
+
+    def hook_iterators(self, _: Any) -> None:
+        """Batches asked for eagerly are waited for here; in a graph, remember where the batch is."""
+        iterator_ops = sys.modules["tensorflow.python.data.ops.iterator_ops"]
+        wrap(iterator_ops.OwnedIterator, "__next__", self._timed_next)
+        self.timer.seen.add(INPUT_WAIT)
+
+    def _timed_next(self, original: Function) -> Function:
+        timer, tf = self.timer, self.tf
+
+        def __next__(iterator: Any) -> Any:
+            if timer.thread != get_ident():
+                return original(iterator)
+            if not tf.executing_eagerly():
+                batch = original(iterator)
+                if self._call is not None:
+                    self._call.batch = [t for t in tf.nest.flatten(batch) if isinstance(t, tf.Tensor)]
+                    self._call.batch_noted = False
+                return batch
+            timer.batch_wanted(id(iterator))
+            try:
+                batch = original(iterator)
+            except BaseException:
+                timer.batches_ended(id(iterator))
+                raise
+            timer.batch_came(self._count(batch))
+            return batch
+
+        return __next__
+
+    def _count(self, batch: Any) -> int:
+        tensors = self.tf.nest.flatten(batch)
+        shape = getattr(tensors[0], "shape", None) if tensors else None
+        return int(shape[0]) if shape else UNSEEN
+
+    def hook_optimizer(self, module: Any, name: str) -> None:
+        """Class `module.name` applies gradients eagerly: that ends a step."""
+        timer, tf = self.timer, self.tf
+
+        def make(original: Function) -> Function:
+            def apply_gradients(*args: Any, **kwargs: Any) -> Any:
+                if timer.thread != get_ident() or not tf.executing_eagerly() or not timer.idle:
+                    return original(*args, **kwargs)
+                back_to = timer.enter(OPTIMIZER)
+                try:
+                    result = original(*args, **kwargs)
+                except BaseException:
+                    timer.leave(back_to)
+                    raise
+                timer.step_ends()
+                return result
+
+            return apply_gradients
+
+        wrap(getattr(module, name), "apply_gradients", make)
+        timer.seen.add(OPTIMIZER)
+
+    def hook_broadcast(self, module: Any) -> None:
+        """Variables are broadcast once, after the first batch or before: no part of a step."""
+        wrap(module, "broadcast_variables", lambda original: cut(self.timer, "sync", "broadcast_variables", original))

@@ -9,7 +9,7 @@ from threading import get_ident
 from types import ModuleType
 from typing import Any, Callable, Dict, List
 
-from .patching import Function, wrap
+from .patching import Function, cut, wrap
 from .ring import UNSEEN
 from .steps import COMPUTE, EXPOSED, INPUT_WAIT, OPTIMIZER, StepTimer
 from .worker import Worker, watch
@@ -148,30 +148,15 @@ def _hook_module(timer: StepTimer, module: Any) -> None:
 def _hook_serialization(timer: StepTimer, module: Any) -> None:
     import torch
 
-    wrap(module, "save", partial(_cut, timer, "checkpoint", "torch.save"))
+    wrap(module, "save", partial(cut, timer, "checkpoint", "torch.save"))
     torch.save = module.save
-
-
-def _cut(timer: StepTimer, kind: str, name: str, original: Function) -> Function:
-    """A function whose whole time is no part of training."""
-
-    def cut(*args: Any, **kwargs: Any) -> Any:
-        if timer.thread != get_ident():
-            return original(*args, **kwargs)
-        begun = timer.cut_begins()
-        try:
-            return original(*args, **kwargs)
-        finally:
-            timer.cut_ends(begun, kind, name)
-
-    return cut
 
 
 def _hook_broadcasts(timer: StepTimer, module: Any) -> None:
     import horovod.torch
 
     for name in ("broadcast_parameters", "broadcast_optimizer_state"):
-        wrap(module, name, partial(_cut, timer, "sync", name))
+        wrap(module, name, partial(cut, timer, "sync", name))
         if hasattr(horovod.torch, name):
             setattr(horovod.torch, name, getattr(module, name))
 

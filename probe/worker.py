@@ -25,6 +25,9 @@ class Worker:
         self.timer = StepTimer(writer)
         self.inits = 0
         self.flushers: List[Callable[[], None]] = []
+        self.tensorflow: Optional[Any] = None
+        """The hooks of TensorFlow, where the script uses it through Horovod."""
+        self.keras_batch = 0
 
     def flush(self) -> None:
         """Write what is still held back, and close what is still open."""
