@@ -81,6 +81,11 @@ def _check_tcp(address: str, binding: bool) -> None:
         raise UsageError(f"{address} would be open to the network, and that needs keys first; use ipc:// or tcp://127.0.0.1:PORT")
 
 
+def is_served(address: str) -> bool:
+    """Whether something listens on a unix socket's address."""
+    return _answers(Path(address.removeprefix("ipc://")))
+
+
 def _answers(path: Path) -> bool:
     """Whether a process listens on this socket; ZeroMQ would take the path away from it without a word."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:

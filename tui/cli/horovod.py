@@ -14,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     chosen = actions.add_parser("build", help="build the wheel, or take it from the cache, and install it")
     chosen.add_argument(
-        "--python", type=Path, default=Path(sys.executable), help="the Python that trains; its PyTorch and TensorFlow are built for"
+        "--python", type=Path, default=Path(sys.executable), help="the Python that trains; built for its PyTorch and TensorFlow"
     )
     chosen.add_argument("--no-install", action="store_true", help="print the wheel's path instead of installing it")
     chosen.add_argument("--cache", type=Path, default=None, help=f"where wheels are kept (default {default_cache()})")

@@ -1,0 +1,44 @@
+"""`distmon` alone: watch this machine, through its agent where one runs, or else one that lives as long as the screen."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+from distmon.core.errors import DistmonError
+from distmon.core.events import SessionStarted
+from distmon.launcher.agents import LocalAgent
+from distmon.launcher.rundir import job_directory
+from distmon.tui.job import new_session_id
+from distmon.tui.live import LiveSession
+from distmon.tui.terminal import can_show_app, run_app
+from distmon.wire.addresses import default_address, is_served
+from distmon.wire.clock import SteadyClock
+from distmon.wire.subscription import Subscription
+
+
+def watch() -> int:
+    """Runs until the user leaves."""
+    if not can_show_app():
+        raise DistmonError("this is no terminal that can show a screen; try: distmon-agent --once --json, or distmon run --headless")
+    if is_served(default_address()):
+        return _show(default_address())
+    with job_directory() as folder:
+        agent = LocalAgent(folder)
+        agent.start()
+        try:
+            return _show(agent.address)
+        finally:
+            agent.stop()
+
+
+def _show(address: str) -> int:
+    from distmon.tui.app import DistmonApp
+
+    clock = SteadyClock()
+    started = SessionStarted(at=clock.now(), session_id=new_session_id(), distmon_version=version("distmon"))
+    session = LiveSession(started, Subscription([address]), list, clock)
+    session.start()
+    try:
+        return run_app(DistmonApp(session))
+    finally:
+        session.close()
