@@ -19,7 +19,7 @@ from distmon.wire.subscription import Subscription
 def watch() -> int:
     """Runs until the user leaves."""
     if not can_show_app():
-        raise DistmonError("this is no terminal that can show a screen; try: distmon-agent --once --json, or distmon run --headless")
+        raise DistmonError("no terminal that can show a screen; try: distmon-agent --once --json, or distmon run --headless")
     if is_served(default_address()):
         return _show(default_address())
     with job_directory() as folder:
