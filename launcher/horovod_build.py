@@ -17,7 +17,7 @@ from pathlib import Path
 
 from distmon.core.errors import DistmonError
 from distmon.launcher.horovod_target import Target, find_tools, inspect_target, missing
-from distmon.launcher.long_command import Progress, ReportProgress, run_long
+from distmon.launcher.long_command import Command, Progress, ReportProgress, run_long
 
 HOROVOD_VERSION = "0.28.1"
 # Part of the cache's key: raise it whenever the same inputs would give another wheel.
@@ -66,7 +66,7 @@ def install(python: Path, wheel: Path, report: ReportProgress) -> None:
     if not target.pip:
         raise DistmonError(f"{python} has no pip: {python} -m ensurepip")
     log = wheel.parent / "install.log"
-    pip = [python, "-m", "pip", "install", "--disable-pip-version-check"]
+    pip: Command = [python, "-m", "pip", "install", "--disable-pip-version-check"]
     modules = [f"horovod.{framework}" for framework in target.frameworks]
     checks = "; ".join(f"import {module}" for module in modules)
     run_long([*pip, "--force-reinstall", "--no-deps", wheel], "Installing Horovod", log, report)
@@ -131,7 +131,7 @@ def _build_in(folder: Path, target: Target, flags: Mapping[str, str], report: Re
         environment = _bring_tools(work, target, flags, log, report)
         source = _fetch_source(work, target, environment, log, report)
         mend_source(source, target.torch)
-        command = [target.python, "setup.py", "--quiet", "bdist_wheel", "--dist-dir", work / "dist"]
+        command: Command = [target.python, "setup.py", "--quiet", "bdist_wheel", "--dist-dir", work / "dist"]
         run_long(command, "Compiling Horovod", log, report, environment, source)
         built = cached_wheel(work / "dist")
         if built is None:
@@ -148,7 +148,7 @@ def _bring_tools(
     folder = work / "tools"
     cmake = find_tools(work).cmake
     needed = [*_BUILD_REQUIREMENTS, *([] if cmake else [_CMAKE_REQUIREMENT])]
-    pip = [target.python, "-m", "pip", "install", "--disable-pip-version-check", "--target", folder, *needed]
+    pip: Command = [target.python, "-m", "pip", "install", "--disable-pip-version-check", "--target", folder, *needed]
     run_long(pip, "Fetching build tools", log, report)
     search_path = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {
@@ -170,8 +170,8 @@ def _fetch_source(
     work: Path, target: Target, environment: Mapping[str, str], log: Path, report: ReportProgress
 ) -> Path:
     """Download and unpack Horovod's source package with the target's own pip, so that its indexes and proxies apply."""
-    download = [target.python, "-m", "pip", "download", "--disable-pip-version-check", "--no-deps", "--no-binary"]
-    wanted = ["horovod", "--no-build-isolation", "--dest", work, f"horovod=={HOROVOD_VERSION}"]
+    download: Command = [target.python, "-m", "pip", "download", "--disable-pip-version-check", "--no-deps", "--no-binary"]
+    wanted: Command = ["horovod", "--no-build-isolation", "--dest", work, f"horovod=={HOROVOD_VERSION}"]
     run_long([*download, *wanted], "Downloading Horovod's source", log, report, environment)
     archive = next(work.glob("horovod-*.tar.gz"))
     with tarfile.open(archive) as package:

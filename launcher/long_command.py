@@ -30,6 +30,7 @@ class Progress:
 
 
 ReportProgress = Callable[[Progress], None]
+Command = Sequence[str | Path]
 
 
 class CommandFailed(DistmonError):
@@ -40,7 +41,7 @@ class CommandFailed(DistmonError):
 
 
 def run_long(
-    command: Sequence[str | Path],
+    command: Command,
     stage: str,
     log: Path,
     report: ReportProgress,

@@ -42,7 +42,7 @@ def main() -> int:
             complete(options.training_python, wanted)
         elif stamped_digest() != wanted:
             prepare(options.training_python)
-            own_command = [VENV_PYTHON, __file__, "--inside"]
+            own_command = [str(VENV_PYTHON), __file__, "--inside"]
             chosen = ["--training-python", options.training_python] if options.training_python else []
             return subprocess.run([*own_command, *chosen], check=False).returncode
     except SetUpError as error:
@@ -82,7 +82,7 @@ def prepare(training_python: str | None) -> None:
     announce(training_python)
     if not VENV_PYTHON.exists():
         run([sys.executable, "-m", "venv", "--clear", VENV], "making .venv")
-    pip = [VENV_PYTHON, "-m", "pip", "install", "--disable-pip-version-check", "-qq"]
+    pip: list[str | Path] = [VENV_PYTHON, "-m", "pip", "install", "--disable-pip-version-check", "-qq"]
     setuptools = next(line for line in LOCKS["distmon"].read_text().splitlines() if line.startswith("setuptools=="))
     run([*pip, setuptools], "installing setuptools")
     run([*pip, "--no-deps", "--no-build-isolation", "--editable", ROOT], "installing distmon")

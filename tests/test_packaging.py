@@ -35,7 +35,8 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def wheel(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, built with the setuptools that is installed here."""
     folder = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "pip", "wheel", "--no-index", "--no-deps", "--no-build-isolation", "-w", folder, sources]
+    options = ["--no-index", "--no-deps", "--no-build-isolation", "-w", str(folder)]
+    build = [sys.executable, "-m", "pip", "wheel", *options, str(sources)]
     subprocess.run(build, check=True, capture_output=True, text=True)
     return next(folder.glob("distmon-*.whl"))
 
@@ -58,7 +59,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("installed") / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     python = folder / "bin" / "python"
-    install = [sys.executable, "-m", "pip", "--python", python, "install", "--no-index", "--no-deps", wheel]
+    install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--no-index", "--no-deps", str(wheel)]
     subprocess.run(install, check=True, capture_output=True, text=True)
     site = next(folder.glob("lib/python*/site-packages"))
     # Folders named in a .pth come last and their own .pth files are not read: this environment's distmon stays out.
@@ -109,8 +110,9 @@ def runtime_requirements() -> set[str]:
 def licence(name: str) -> str:
     """What a package says of its licence: the expression, the old field or the classifiers."""
     metadata = distribution(name).metadata
-    fields = [metadata.get("License-Expression"), metadata.get("License"), *(metadata.get_all("Classifier") or [])]
-    return "; ".join(field for field in fields[:2] if field) or "; ".join(f for f in fields[2:] if f.startswith("License"))
+    stated = [text for field in ("License-Expression", "License") for text in metadata.get_all(field) or []]
+    classifiers = [text for text in metadata.get_all("Classifier") or [] if text.startswith("License ::")]
+    return "; ".join(stated or classifiers)
 
 
 def test_all_that_distmon_needs_is_under_a_permissive_licence() -> None:
