@@ -16,7 +16,7 @@ from distmon.core.errors import DistmonError
 from distmon.core.events import AnyEvent, JobEnded, JobStarted, LaunchProgressed, NoticeGiven
 from distmon.launcher.driver import processes
 from distmon.launcher.plan import Plan
-from distmon.launcher.translate import SOURCE, Translator
+from distmon.launcher.translate import SOURCE, Translator, shown
 
 QUEUE_LIMIT = 10_000
 """Events that may wait for the viewer; past it the driver waits, and past its own limit drops output and counts it."""
@@ -50,20 +50,20 @@ class Runner:
             JobStarted(
                 at=self._now(),
                 job=plan.job,
-                command=plan.command,
+                command=[shown(word) for word in plan.command],
                 np=plan.np,
                 min_np=plan.min_np,
                 max_np=plan.max_np,
                 backend=plan.backend,
                 hosts=plan.hosts,
                 network_interface=plan.network_interface,
-                cwd=plan.cwd,
-                python=plan.python,
+                cwd=shown(plan.cwd),
+                python=shown(plan.python),
             )
         )
         for text in plan.notices:
             self._put(NoticeGiven(at=self._now(), severity="info", text=text, source=SOURCE))
-        self._put(LaunchProgressed(at=self._now(), stage="starting_driver", detail=plan.python))
+        self._put(LaunchProgressed(at=self._now(), stage="starting_driver", detail=shown(plan.python)))
         self._start_driver()
 
     def poll(self) -> Iterator[AnyEvent]:
@@ -125,7 +125,7 @@ class Runner:
             )
         except OSError as error:
             os.close(read)
-            raise DistmonError(f"cannot run {plan.python}: {error.strerror}") from None
+            raise DistmonError(f"cannot run {shown(plan.python)}: {error.strerror}") from None
         finally:
             os.close(write)
             os.close(orders)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from typing import Any, cast, get_args
 
@@ -83,6 +84,11 @@ def signal_name(signum: int | None) -> str:
         return signal.Signals(signum).name
     except ValueError:
         return f"signal {signum}"
+
+
+def shown(text: str) -> str:
+    """A path or word of the command line as text: bytes that are no UTF-8 become U+FFFD."""
+    return os.fsencode(text).decode("utf-8", "replace")
 
 
 def _worker(record: dict[str, Any]) -> dict[str, Any]:

@@ -12,33 +12,38 @@ from typing import Any, Callable, Dict, List, Optional
 
 _PREFERRED = ("torch", "tensorflow", "mxnet")
 """All extensions of one build give the same answer; the one that loads fastest is asked."""
+_QUESTIONS = ("mpi_built", "gloo_built")
 
 
 def remember_answers(launch: Any, tell: Callable[[], None]) -> None:
     """Have `launch.mpi_built` and `launch.gloo_built` answer from the cache; `tell` is called before a slow look."""
+    look = getattr(importlib.import_module("horovod.common.util"), "_check_extension_lambda", None)
     extensions = _extensions()
-    if not extensions:
+    if look is None or not extensions:
         return
-    importlib.import_module("horovod.common.util").EXTENSIONS = [_framework(path) for path in extensions]
     key = json.dumps([(path, os.stat(path).st_size, os.stat(path).st_mtime_ns) for path in extensions])
-    for name in ("mpi_built", "gloo_built"):
-        original = getattr(launch, name, None)
-        if original is not None:
-            setattr(launch, name, _remembered(original, name, key, tell))
+
+    def answers() -> Optional[Dict[str, bool]]:
+        known = _read().get(key)
+        if not isinstance(known, dict):
+            tell()
+            known = _ask(look, [_framework(path) for path in extensions])
+            if known is not None:
+                _write(key, known)
+        return known
+
+    for name in _QUESTIONS:
+        if hasattr(launch, name):
+            setattr(launch, name, lambda verbose=False, name=name: (answers() or {}).get(name))
 
 
-def _remembered(original: Callable[..., Any], name: str, key: str, tell: Callable[[], None]) -> Callable[..., Any]:
-    def built(*args: Any, **kwargs: Any) -> Optional[bool]:
-        known = _read().get(key, {}).get(name)
-        if known is not None:
-            return bool(known)
-        tell()
-        answer = original(*args, **kwargs)
-        if answer is not None:
-            _write(key, name, bool(answer))
-        return None if answer is None else bool(answer)
-
-    return built
+def _ask(look: Callable[..., Any], frameworks: List[str]) -> Optional[Dict[str, bool]]:
+    """Both questions in one child; None where no extension loads."""
+    for framework in frameworks:
+        found = look(framework, lambda ext: {name: bool(getattr(ext, name)()) for name in _QUESTIONS}, "built", False)
+        if found:
+            return dict(found)
+    return None
 
 
 def _framework(path: str) -> str:
@@ -57,7 +62,7 @@ def _path() -> str:
     return os.path.join(cache, "distmon", "horovod-built.json")
 
 
-def _read() -> Dict[str, Dict[str, bool]]:
+def _read() -> Dict[str, Any]:
     """What is known; nothing where the file is missing or was cut."""
     try:
         with open(_path(), encoding="ascii") as file:
@@ -67,15 +72,13 @@ def _read() -> Dict[str, Dict[str, bool]]:
     return known if isinstance(known, dict) else {}
 
 
-def _write(key: str, name: str, answer: bool) -> None:
-    known = _read()
-    known.setdefault(key, {})[name] = answer
+def _write(key: str, answers: Dict[str, bool]) -> None:
     path = _path()
     temporary = f"{path}.{os.getpid()}"
     try:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         with open(temporary, "w", encoding="ascii") as file:
-            json.dump(known, file)
+            json.dump({**_read(), key: answers}, file)
         os.replace(temporary, path)
     except OSError:
         # A cache that cannot be written costs time at the next launch, no more.

@@ -91,7 +91,8 @@ class EventWriter:
 def _line(event: str, fields: Dict[str, Any]) -> bytes:
     record = {"event": event, "t": time.monotonic_ns() if hasattr(time, "monotonic_ns") else int(time.monotonic() * 1e9)}
     record.update(fields)
-    return json.dumps(record).encode("ascii") + b"\n"
+    # Names that are no UTF-8 hold lone surrogates, which the reader would refuse.
+    return json.dumps(record, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
 
 def read_line(fd: int) -> bytes:

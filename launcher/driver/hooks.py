@@ -10,7 +10,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from . import built, remote
+from . import remote
 from .job import Job, Place, WorkerCommand
 
 _NEEDED = {
@@ -146,8 +146,6 @@ def _hook_progress(job: Job) -> None:
 
     server.init = init
     _announce(job, launch, "_check_all_hosts_ssh_successful", "checking_hosts", "can ssh reach every host?")
-    detail = "Horovod loads a framework to see how it was built; asked once per build"
-    built.remember_answers(launch, lambda: job.writer.emit("progress", stage="starting_driver", detail=detail))
     _announce(job, getattr(launch, "driver_service", None), "get_common_interfaces", "checking_hosts", "network interfaces")
     elastic = getattr(gloo_run, "ElasticDriver", None)
     _announce(job, elastic, "wait_for_available_slots", "waiting_for_slots", "for hosts from the discovery script")

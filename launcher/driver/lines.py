@@ -11,7 +11,7 @@ Piece = Tuple[str, str]
 """Text and what ended it: a line feed, a carriage return (a progress bar), or "" for a part of a line."""
 
 PART_LIMIT = 8192
-_LINE = re.compile(r"([^\r\n]*)(\r\n|\r(?!\Z)|\n)")
+_LINE_END = re.compile(r"(\r\n|\r(?!\Z)|\n)")
 
 
 class LineSplitter:
@@ -29,13 +29,11 @@ class LineSplitter:
     def feed(self, data: bytes, final: bool = False) -> List[Piece]:
         """Pieces that `data` completes; bytes that are not UTF-8 become U+FFFD."""
         text = self._rest + self._decoder.decode(data, final)
+        *ended, self._rest = _LINE_END.split(text)
         pieces: List[Piece] = []
-        end = 0
-        for match in _LINE.finditer(text):
-            pieces.extend(_parts(match.group(1)))
-            pieces[-1] = (pieces[-1][0], "\r" if match.group(2) == "\r" else "\n")
-            end = match.end()
-        self._rest = text[end:]
+        for line, end in zip(ended[::2], ended[1::2]):
+            pieces.extend(_parts(line))
+            pieces[-1] = (pieces[-1][0], "\r" if end == "\r" else "\n")
         if len(self._rest) > PART_LIMIT:
             parts = _parts(self._rest)
             self._rest = parts.pop()[0]

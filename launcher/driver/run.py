@@ -5,6 +5,7 @@ import importlib
 import json
 import logging
 import os
+import re
 import signal
 import sys
 import threading
@@ -13,7 +14,7 @@ import traceback
 from types import FrameType
 from typing import Any, Dict, List, NoReturn, Optional
 
-from . import channel, hooks
+from . import built, channel, hooks
 from .failure import as_record, first_failure
 from .job import Job
 from .processes import MARK
@@ -35,6 +36,7 @@ class Driver:
         self.writer = writer
         self.job = Job(spec, writer)
         self.shutdown = hooks.Shutdown()
+        self.unhooked = False
         self.stop_signal: Optional[int] = None
         self._finishing = threading.Lock()
 
@@ -51,7 +53,9 @@ class Driver:
         except BadFlags as refusal:
             error, code = str(refusal), 2
         except (Exception, SystemExit) as failure:
-            error, code = _one_line(failure), 1
+            error = _one_line(failure)
+            told = re.search(r"Exit code: (\d+)", error) if self.unhooked else None
+            code = int(told.group(1)) if told else 1
             if self.spec.get("debug"):
                 traceback.print_exc()
         self.finish(code, error)
@@ -64,6 +68,7 @@ class Driver:
         if args.log_level:
             logging.addLevelName(logging.NOTSET, "TRACE")
             logging.basicConfig(level=logging.getLevelName(args.log_level))
+        built.remember_answers(launch, self._tell_slow_look)
         unseen = hooks.lacking()
         if unseen:
             self._run_unhooked(f"this Horovod has no {unseen[0]}")
@@ -75,8 +80,13 @@ class Driver:
             hooks.install(self.job, self.shutdown)
         launch._run(args)
 
+    def _tell_slow_look(self) -> None:
+        detail = "Horovod loads a framework to see how it was built; asked once per build"
+        self.writer.emit("progress", stage="starting_driver", detail=detail)
+
     def _run_unhooked(self, why: str) -> None:
         """Let Horovod start the ranks itself; the mark lets those on this host be found at the end."""
+        self.unhooked = True
         os.environ.update(self.spec["worker_environment"])
         os.environ[MARK] = self.job.id + "/0/"
         text = f"{why}: horovodrun runs as it is, and starts, exits and output of single ranks are not seen"

@@ -78,6 +78,7 @@ class Supervisor:
             self._flush_stale()
             self._reap()
             self._press()
+        self._reap()
         self._drain()
         self._close_pipes()
 
@@ -249,7 +250,7 @@ class Supervisor:
 
     def _emit(self, frame: str, **fields: Any) -> None:
         fields.update(frame=frame)
-        data = json.dumps(fields).encode("ascii") + b"\n"
+        data = json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
         try:
             while data:
                 data = data[os.write(self.frames, data) :]

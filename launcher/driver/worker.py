@@ -101,7 +101,7 @@ class Worker:
         data = os.read(self.process.stdout.fileno(), CHUNK)
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
-            self._handle(json.loads(line.decode("ascii")))
+            self._handle(json.loads(line.decode("utf-8")))
         return bool(data)
 
     def _handle(self, frame: Dict[str, Any]) -> None:
