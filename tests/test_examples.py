@@ -4,22 +4,27 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"
 RECORD_BYTES = 3073
+# Loading TensorFlow takes seconds of CPU time, and minutes on a machine that is busy otherwise.
+pytestmark = pytest.mark.timeout(300)
 
 
-def run(command: list[str | Path]) -> "subprocess.CompletedProcess[str]":
+def run(command: Sequence[str | Path]) -> "subprocess.CompletedProcess[str]":
     """Run to the end, with TensorFlow's banner left out."""
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
     words = [str(word) for word in command]
-    return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=110, check=False)
+    return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=280, check=False)
 
 
 def test_torch_digits_learns_on_two_ranks(tmp_path: Path) -> None:
-    options = ["--epochs", "8", "--checkpoint-dir", tmp_path]
+    options = ["--epochs", "8", "--checkpoint-dir", str(tmp_path)]
     horovodrun = Path(sys.executable).parent / "horovodrun"
     answer = run([horovodrun, "-np", "2", sys.executable, EXAMPLES / "torch_digits.py", *options])
     assert answer.returncode == 0, answer.stderr
@@ -32,7 +37,7 @@ def test_torch_digits_learns_on_two_ranks(tmp_path: Path) -> None:
 def test_keras_models_trains_on_cifar_10_as_it_is_published(tmp_path: Path) -> None:
     records = b"".join(bytes([label]) + bytes(RECORD_BYTES - 1) for label in range(10))
     (tmp_path / "data_batch_1.bin").write_bytes(records)
-    options = ["--model", "VGG19", "--data", tmp_path, "--steps", "1", "--batch-size", "2"]
+    options = ["--model", "VGG19", "--data", str(tmp_path), "--steps", "1", "--batch-size", "2"]
     answer = run([sys.executable, EXAMPLES / "keras_models.py", *options])
     assert answer.returncode == 0, answer.stderr
     assert "1/1 - " in answer.stdout
