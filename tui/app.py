@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-import select
 import signal
-import sys
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -17,10 +15,11 @@ from textual.screen import Screen
 
 from distmon.core.fold import apply
 from distmon.core.state import SessionState
-from distmon.tui.bindings import bindings_for, commands_for
+from distmon.tui.bindings import WHILE_HELPING, bindings_for, commands_for
 from distmon.tui.glyphs import AsciiFilter, ascii_only
 from distmon.tui.ports import Job, Player, Source
 from distmon.tui.screens.overview import Overview
+from distmon.tui.terminal import hung_up, on_hangup
 from distmon.tui.theme import ANSI, DARK, PALETTES, textual_theme
 from distmon.tui.view.facts import facts
 
@@ -30,7 +29,6 @@ DRAIN_S = 0.06
 """The longest that one frame spends on taking events in."""
 FULL_SHARE, FULL_PAUSE_S = 0.1, 5.0
 """What walks over all ranks may take this share of the time; on a very large job it comes less often, up to this pause."""
-ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
 @dataclass(frozen=True)
@@ -84,10 +82,11 @@ class DistmonApp(App[int]):
         return self.overview
 
     def on_mount(self) -> None:
-        loop = asyncio.get_running_loop()
         if not self.is_headless:
-            for number in ENDING_SIGNALS:
+            loop = asyncio.get_running_loop()
+            for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, self.end_by_signal, number)
+            on_hangup(lambda: loop.call_soon_threadsafe(self.end_by_signal, signal.SIGHUP))
         self.set_interval(FRAME_S, self.frame)
         self.call_after_refresh(freeze_garbage)
 
@@ -105,8 +104,10 @@ class DistmonApp(App[int]):
 
     def frame(self) -> None:
         """One data frame: take events in, draw if there were any."""
-        if hung_up():
-            self.end_by_signal(signal.SIGHUP)
+        if self._exit:
+            return
+        if not self.is_headless and hung_up():
+            os.kill(os.getpid(), signal.SIGHUP)
             return
         self.take_events()
         drawn, now = self._drawn, time.monotonic()
@@ -123,6 +124,8 @@ class DistmonApp(App[int]):
 
     def end_by_signal(self, number: int) -> None:
         """A signal, or a terminal that is gone, ends the app as a shell expects; a job started here is stopped."""
+        if self._exit:
+            return
         self._stop_job()
         self.exit(return_code=128 + number)
 
@@ -140,12 +143,18 @@ class DistmonApp(App[int]):
         if self.job is not None and self.job.running:
             self.job.stop()
 
+    def _fatal_error(self) -> None:
+        """Instead of the framework's traceback: leave, and let `run_app` say it once the terminal is given back."""
+        self._close_messages_no_wait()
+
     # --- commands -------------------------------------------------------------------------------------------------
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """While a question is open only its answers count."""
+        """While a question or the help is open, keys do not act on what lies under it."""
         overview = getattr(self, "overview", None)
-        return not (overview is not None and overview.choices.question)
+        if overview is None:
+            return True
+        return not overview.choices.question and (not overview.choices.helping or action in WHILE_HELPING)
 
     def action_help(self) -> None:
         self.overview.toggle_help()
@@ -193,13 +202,3 @@ def freeze_garbage() -> None:
     """What is alive after the first paint stays alive: leave it out of later collections."""
     gc.collect()
     gc.freeze()
-
-
-def hung_up() -> bool:
-    """True once the terminal behind standard input is gone; reading it would spin for ever."""
-    stdin = sys.__stdin__
-    if stdin is None or stdin.closed:
-        return False
-    poller = select.poll()
-    poller.register(stdin.fileno(), 0)
-    return any(happened & (select.POLLHUP | select.POLLNVAL | select.POLLERR) for _, happened in poller.poll(0))

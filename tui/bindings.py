@@ -25,27 +25,37 @@ class Command:
     """Place in the footer; 0 is not in the footer. The lowest stay when it is narrow."""
 
 
-PANELS = ("throughput", "split", "nodes", "ranks", "events", "output")
+PANEL_TITLES = {
+    "throughput": "throughput",
+    "split": "step",
+    "nodes": "nodes",
+    "ranks": "ranks",
+    "events": "events",
+    "output": "output",
+}
+PANELS = tuple(PANEL_TITLES)
+WHILE_HELPING = ("help", "back", "navigate", "leave", "next_theme", "suspend_process")
+"""Actions that keep their meaning while the help is open."""
 
 COMMANDS: tuple[Command, ...] = (
-    Command("leave", ("q", "ctrl+c", "ctrl+q"), "quit", "leave; asks first if a job that was started here would end", "App", "app", 1),
+    Command("leave", ("q", "ctrl+c", "ctrl+q"), "quit", "leave; asks first if a job started here would end", "App", "app", 1),
     Command("help", ("question_mark", "f1"), "help", "show or close this help", "App", "app", 2),
     Command("command_palette", ("ctrl+p",), "palette", "find any command by its name", "App", "app", 7),
-    Command("next_theme", ("t",), "theme", "next theme: dark, light, colour-blind safe (dark, light), terminal", "App", "app", 8),
+    Command("next_theme", ("t",), "theme", "next theme: dark, light, colour-blind safe, terminal", "App", "app", 8),
     Command("suspend_process", ("ctrl+z",), "suspend", "suspend to the shell; fg comes back", "App", "app"),
     Command("back", ("escape",), "back", "close what is open: filter, details, zoom", "Find"),
-    Command("search", ("slash",), "filter", "show only lines that contain a text, in the focused panel", "Find", footer=3),
+    Command("search", ("slash",), "filter", "only rows of the focused panel with a text in them", "Find", footer=3),
     Command("next_sort", ("s",), "sort", "sort the focused table by its next column", "Find", footer=4),
     Command("reverse_sort", ("S",), "reverse", "reverse the order of the focused table", "Find"),
-    Command("only_rank", ("r",), "rank's output", "show only the output of the selected rank; again for all", "Find"),
+    Command("only_rank", ("r",), "rank's output", "only the output of the selected rank; again: all", "Find"),
     *(
-        Command(f"panel('{name}')", (str(i),), name, f"focus {name}; again to give it the whole screen", "Panels")
+        Command(f"panel('{name}')", (str(i),), PANEL_TITLES[name], f"to {PANEL_TITLES[name]}; again: the whole screen", "Panels")
         for i, name in enumerate(PANELS, 1)
     ),
     Command("next_panel", ("tab",), "next panel", "focus the next panel", "Panels"),
     Command("previous_panel", ("shift+tab",), "previous panel", "focus the previous panel", "Panels"),
-    Command("zoom", ("z",), "zoom", "give the focused panel the whole screen, or back", "Panels", footer=5),
-    Command("details", ("enter",), "details", "everything about the selected rank or node, and why a value is missing", "Panels", footer=6),
+    Command("zoom", ("z",), "zoom", "the whole screen for the focused panel, or back", "Panels", footer=5),
+    Command("details", ("enter",), "details", "all about the selected row, and why a value is missing", "Panels", footer=6),
     Command("verdicts", ("v",), "why", "what holds the job back: evidence and what to try", "Panels", footer=4),
     Command("window", ("w",), "time window", "chart: whole session, or the last 1, 5, 15 minutes", "Panels"),
     Command("navigate('up')", ("up", "k"), "up", "one row up; a scroll up stops following", "Move"),
@@ -57,7 +67,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("play_pause", ("space",), "play/pause", "play or pause", "Play", "bar", 1),
     Command("faster", ("plus", "equals_sign"), "faster", "play faster", "Play", "bar", 2),
     Command("slower", ("minus",), "slower", "play slower", "Play", "bar", 3),
-    Command("step(1)", ("full_stop",), "step", "pause, and on to the next moment at which something happened", "Play", "bar", 4),
+    Command("step(1)", ("full_stop",), "step", "pause, and on to the next moment with an event", "Play", "bar", 4),
     Command("step(-1)", ("comma",), "step back", "pause, and back to the moment before", "Play", "bar"),
     Command("skip(10)", ("right",), "+10 s", "ten seconds on", "Play", "bar", 5),
     Command("skip(-10)", ("left",), "-10 s", "ten seconds back", "Play", "bar"),

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
-import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from types import FrameType
 from typing import TYPE_CHECKING
+
+from distmon.core.errors import DistmonError
 
 if TYPE_CHECKING:
     from distmon.tui.app import DistmonApp
 
 LAST_RESORT_S = 3.0
-"""A closed terminal can block the writes that leaving does; after this long the process ends without them."""
+"""After a hang-up the app has this long to end by itself; then the process ends at once."""
 
 
 def can_show_app(environment: Mapping[str, str] | None = None) -> bool:
@@ -24,17 +27,50 @@ def can_show_app(environment: Mapping[str, str] | None = None) -> bool:
     return all(stream is not None and not stream.closed and stream.isatty() for stream in (sys.__stdin__, sys.__stdout__, sys.__stderr__))
 
 
-def run_app(app: DistmonApp) -> int:
-    """Run to the end and give the exit code: the app's own, 128+n after signal n, 1 after an error, which is told in one line."""
+def run_app(app: DistmonApp, debug: bool = False) -> int:
+    """Run to the end and give the exit code: the app's own, or 128+n after signal n.
+
+    An error inside is raised once the terminal is given back: as one line, or with `debug` as it is.
+    """
     app.run()
-    code = app.return_code if app.return_code is not None else 0
-    if code == 128 + signal.SIGHUP:
-        _end_without_terminal(code)
+    _last_resort_off()
+    error = app._exception
+    if error is not None:
+        if debug:
+            raise error
+        raise DistmonError(f"the screen failed: {type(error).__name__}: {error}; run it with --debug for the traceback") from error
+    code = app.return_code or 0
     return app.return_value if code == 0 and isinstance(app.return_value, int) else code
 
 
-def _end_without_terminal(code: int) -> None:
-    """Threads that wait for a terminal that is gone must not hold the process."""
-    timer = threading.Timer(LAST_RESORT_S, os._exit, (code,))
-    timer.daemon = True
-    timer.start()
+def hung_up() -> bool:
+    """True once the terminal behind standard input is gone; reading it would spin for ever."""
+    stdin = sys.__stdin__
+    if stdin is None or stdin.closed:
+        return False
+    poller = select.poll()
+    poller.register(stdin.fileno(), 0)
+    return any(happened & (select.POLLHUP | select.POLLNVAL | select.POLLERR) for _, happened in poller.poll(0))
+
+
+def on_hangup(leave: Callable[[], object]) -> None:
+    """On SIGHUP, leave; if the terminal is gone, first put /dev/null in its place.
+
+    The kernel sends SIGCONT with it, on which the framework would write to the dead terminal and wait for ever.
+    """
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if hung_up():
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            for descriptor in (0, 1, 2):
+                os.dup2(nowhere, descriptor)
+            os.close(nowhere)
+            signal.setitimer(signal.ITIMER_REAL, LAST_RESORT_S)
+        leave()
+
+    signal.signal(signal.SIGALRM, lambda number, frame: os._exit(128 + signal.SIGHUP))
+    signal.signal(signal.SIGHUP, handle)
+
+
+def _last_resort_off() -> None:
+    signal.setitimer(signal.ITIMER_REAL, 0)

@@ -88,25 +88,24 @@ def _one(area: Box, situation: Situation) -> dict[str, Box]:
 
 def _stacked(area: Box, situation: Situation) -> dict[str, Box]:
     """One column: chart and split share a row, nodes and ranks take what they need, the rest goes to the logs."""
-    spare = area.height - 6 - 3 - 4 - 4
-    nodes = 1 + min(max(situation.nodes, 1), 2)
-    ranks = 2 + min(max(situation.ranks, 1), 2)
-    spare += (3 - nodes) + (4 - ranks)
+    nodes, ranks = 1 + min(max(situation.nodes, 1), 2), 2 + min(max(situation.ranks, 1), 2)
+    top, logs = 6, 4
+    spare = area.height - top - nodes - ranks - logs
     grow = min(max(situation.ranks - 2, 0), max(spare - 1, 0) // 2)
     ranks, spare = ranks + grow, spare - grow
     grow = min(max(situation.nodes - 2, 0), spare // 3)
     nodes, spare = nodes + grow, spare - grow
-    top = 6 + (spare + 1) // 2
-    logs = area.height - top - nodes - ranks
+    if situation.details:
+        top = 0
+    else:
+        top += (spare + 1) // 2
     split = max(30, area.width * 2 // 5)
-    y = area.y
-    places = {
-        "throughput": Box(0, y, area.width - split, top),
-        "split": Box(area.width - split, y, split, top),
-        "nodes": Box(0, y + top, area.width, nodes),
-        "ranks": Box(0, y + top + nodes, area.width, ranks),
-    }
-    return {**places, **_logs(Box(0, y + top + nodes + ranks, area.width, logs), situation)}
+    places = {"nodes": Box(0, area.y + top, area.width, nodes), "ranks": Box(0, area.y + top + nodes, area.width, ranks)}
+    if top:
+        places["throughput"] = Box(0, area.y, area.width - split, top)
+        places["split"] = Box(area.width - split, area.y, split, top)
+    used = top + nodes + ranks
+    return {**places, **_logs(Box(0, area.y + used, area.width, area.height - used), situation)}
 
 
 def _two_columns(area: Box, situation: Situation) -> dict[str, Box]:

@@ -8,7 +8,7 @@ from textual import events
 from textual.app import ComposeResult
 from textual.screen import Screen
 
-from distmon.tui.bindings import PANELS, bindings_for
+from distmon.tui.bindings import PANELS, WHILE_HELPING, bindings_for
 from distmon.tui.ports import Player
 from distmon.tui.screens.arrange import Arrangement, Box, Situation, arrange
 from distmon.tui.screens.board import Board
@@ -131,8 +131,10 @@ class Overview(Screen[None]):
     # --- actions --------------------------------------------------------------------------------------------------
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """While a question is open only its answers count."""
-        return action in ("answer", "back") if self.choices.question else True
+        """While a question or the help is open, keys do not act on what lies under it."""
+        if self.choices.question:
+            return action == "back"
+        return action in WHILE_HELPING if self.choices.helping else True
 
     def ask(self, question: str, if_yes: Callable[[], None]) -> None:
         """Put a yes/no question over the screen."""
@@ -239,7 +241,15 @@ class Overview(Screen[None]):
         self._step_focus(-1)
 
     def _step_focus(self, step: int) -> None:
-        self._focus_panel(PANELS[(PANELS.index(self.choices.focused) + step) % len(PANELS)])
+        """To the next panel; open details come after the last one."""
+        details = self.parts.details
+        ring = [*PANELS, *(["details"] if self.choices.details is not None else [])]
+        here = "details" if self.focused is details else self.choices.focused
+        there = ring[(ring.index(here) + step) % len(ring)]
+        if there == "details":
+            self.set_focus(details)
+        else:
+            self._focus_panel(there)
 
     def action_zoom(self) -> None:
         self.choices.zoomed = None if self.choices.zoomed is not None else self.choices.focused

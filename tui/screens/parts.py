@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from distmon.tui.bindings import commands_for
+from distmon.tui.bindings import PANEL_TITLES, commands_for
 from distmon.tui.ports import Player
 from distmon.tui.screens.arrange import MIN_HEIGHT, MIN_WIDTH
 from distmon.tui.screens.choices import Choices
@@ -35,12 +35,12 @@ class Parts:
 
     def __init__(self, player: Player | None) -> None:
         self.bar = ReplayBar(player, id="bar") if player is not None else None
-        self.ranks: Table[int] = Table("ranks", 4, ranks.COLUMNS, empty="no rank has started yet", id="ranks")
-        self.nodes: Cards[str] = Cards("nodes", 3, nodes.HEIGHTS, empty="no agent has reported yet", id="nodes")
-        self.chart = Chart("throughput", 1, id="throughput")
-        self.split = TextPanel("step", 2, id="split")
-        self.events = LogView("events", 5, empty="nothing has happened yet", id="events")
-        self.output = LogView("output", 6, empty="no rank has written anything yet", id="output")
+        self.ranks: Table[int] = Table(PANEL_TITLES["ranks"], 4, ranks.COLUMNS, empty="no rank has started yet", id="ranks")
+        self.nodes: Cards[str] = Cards(PANEL_TITLES["nodes"], 3, nodes.HEIGHTS, empty="no agent has reported yet", id="nodes")
+        self.chart = Chart(PANEL_TITLES["throughput"], 1, id="throughput")
+        self.split = TextPanel(PANEL_TITLES["split"], 2, id="split")
+        self.events = LogView(PANEL_TITLES["events"], 5, empty="nothing has happened yet", id="events")
+        self.output = LogView(PANEL_TITLES["output"], 6, empty="no rank has written anything yet", id="output")
         self.details = TextPanel("details", 0, id="details")
         self.overlays = {name: TextPanel(name, 0, id=name) for name in ("help", "question")}
         self.bands = {name: TextBand(id=name) for name in ("header", "verdict", "footer", "too_small")}

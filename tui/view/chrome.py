@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from distmon.tui.bindings import Command, key_name
+from distmon.tui.bindings import PANELS, Command, key_name
 from distmon.tui.format import clean, fit
 from distmon.tui.theme import Palette
 from distmon.tui.widgets.line import Line, cells, spread
@@ -13,8 +13,8 @@ def footer(commands: list[Command], note: str, palette: Palette, width: int) -> 
     style = palette.style
     right = Line([(clean(note) + " ", style("warn", bold=True))]) if note else Line()
     line = Line([(" ", style("text"))])
-    for command in sorted((c for c in commands if c.footer), key=lambda c: (c.where == "bar", c.footer)):
-        key, label = key_name(command.keys[0]), command.label
+    wanted = [(key_name(c.keys[0]), c.label) for c in sorted((c for c in commands if c.footer), key=lambda c: (c.where == "bar", c.footer))]
+    for key, label in [*wanted[:2], (f"1-{len(PANELS)}", "panels"), *wanted[2:]]:
         if line.width + cells(key) + cells(label) + 3 > width - right.width:
             break
         line.add(key, style("key")).add(f" {label}  ", style("muted"))

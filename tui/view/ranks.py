@@ -139,14 +139,15 @@ def _local(known: object) -> str:
 
 def _heading(palette: Palette) -> Line:
     muted = palette.style("muted")
-    return Line([(fit("", 14), muted), (fit(f"last {RECENT}", 10, "right"), muted), (fit("steady", 10, "right"), muted), (fit("share", 7, "right"), muted)])
+    return Line([(fit("", 14), muted), (fit(f"last {RECENT} ms", 10, "right"), muted), (fit("steady ms", 10, "right"), muted), (fit("share", 7, "right"), muted)])
 
 
 def _pair(palette: Palette, name: str, recent: float | None, steady: float | None, share: float | None, reason: str) -> Line:
     style = palette.style
     line = Line([(fit(name, 14), style("muted"))])
     line.add(fit(milliseconds(recent), 10, "right"), style("text")).add(fit(milliseconds(steady), 10, "right"), style("text"))
-    line.add(percent(None if share is None else 100 * share, 7), style("text")).add(" ms" if share is None else "", style("muted"))
+    if share is not None:
+        line.add(percent(100 * share, 7), style("text"))
     if recent is None and reason:
         line.add(f"  {clean(reason)}", style("warn"))
     return line

@@ -1,0 +1,46 @@
+"""The app as a process of its own, for the tests in a real terminal: `job` starts with a running job, `error` fails inside."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+
+from distmon.core.errors import DistmonError
+from distmon.core.events import AnyEvent
+from distmon.core.synthetic import Script, session
+from distmon.tui.app import DistmonApp
+from distmon.tui.terminal import run_app
+
+
+class Recorded:
+    """All of a short session at once; then, if asked, an error."""
+
+    def __init__(self, fail: bool) -> None:
+        self._events = iter(list(session(Script(ranks=2, nodes=1, seconds=20)))[:-4])
+        self._fail = fail
+        self._polls = 0
+
+    def poll(self) -> Iterator[AnyEvent]:
+        self._polls += 1
+        if self._fail and self._polls == 3:
+            raise RuntimeError("planted failure")
+        yield from self._events
+
+
+class RunningJob:
+    """Says so when it is told to stop; past Textual, which takes prints for itself."""
+
+    running = True
+
+    def stop(self) -> None:
+        self.running = False
+        os.write(1, b"job stopped")
+
+
+if __name__ == "__main__":
+    app = DistmonApp(Recorded("error" in sys.argv), job=RunningJob() if "job" in sys.argv else None)
+    try:
+        sys.exit(run_app(app))
+    except DistmonError as error:
+        sys.exit(f"distmon: {error}")

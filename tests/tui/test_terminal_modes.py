@@ -1,0 +1,187 @@
+"""Case UI-03: however the app ends, the terminal is given back and the process is gone."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import sys
+import termios
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(__file__).with_name("pty_app.py")
+READY = b"samples/s"
+LIMIT_S = 15.0
+SET_MODE = re.compile(rb"\x1b\[\?([\d;]+)([hl])")
+
+
+class Terminal:
+    """A process on a pseudo-terminal of its own, in a session of its own, as a login shell would have it."""
+
+    def __init__(self, *arguments: str, environment: dict[str, str] | None = None) -> None:
+        self.master, self._slave = pty.openpty()
+        fcntl.ioctl(self._slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        self.before = termios.tcgetattr(self._slave)
+        self.output = b""
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(self.master)
+            os.login_tty(self._slave)
+            variables = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", "LANG": "C.UTF-8", **(environment or {})}
+            os.execve(sys.executable, [sys.executable, str(PROGRAM), *arguments], variables)
+
+    def read_until(self, found: Callable[[bytes], bool]) -> None:
+        """Read until the output satisfies `found`; fails after LIMIT_S."""
+        deadline = time.monotonic() + LIMIT_S
+        while not found(self.output):
+            assert time.monotonic() < deadline, f"not seen in {LIMIT_S} s: {self.output[-2000:]!r}"
+            if select.select([self.master], [], [], 0.2)[0]:
+                self.output += os.read(self.master, 65536)
+
+    def wait(self, flags: int = 0) -> int:
+        """The wait status, while the output is read; fails after LIMIT_S."""
+        deadline = time.monotonic() + LIMIT_S
+        while True:
+            pid, status = os.waitpid(self.pid, os.WNOHANG | flags)
+            if pid:
+                return status
+            assert time.monotonic() < deadline, "the process did not end"
+            if self.master >= 0 and select.select([self.master], [], [], 0.05)[0]:
+                self.output += os.read(self.master, 65536)
+
+    def drain(self) -> None:
+        while select.select([self.master], [], [], 0.1)[0]:
+            self.output += os.read(self.master, 65536)
+
+    def close_master(self) -> None:
+        os.close(self.master)
+        self.master = -1
+
+    def settings(self) -> list[object]:
+        return termios.tcgetattr(self._slave)
+
+    def close(self) -> None:
+        try:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+        except (ProcessLookupError, ChildProcessError):
+            pass
+        os.close(self._slave)
+        if self.master >= 0:
+            os.close(self.master)
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Terminal]]:
+    started: list[Terminal] = []
+
+    def begin(*arguments: str, **environment: str) -> Terminal:
+        terminal = Terminal(*arguments, environment=environment)
+        started.append(terminal)
+        return terminal
+
+    yield begin
+    for terminal in started:
+        terminal.close()
+
+
+def modes_left_set(output: bytes) -> set[str]:
+    """Private modes whose last change was to switch them on; line wrap (7) and the cursor (25) are on by default."""
+    last: dict[str, bytes] = {}
+    for match in SET_MODE.finditer(output):
+        for mode in match[1].decode().split(";"):
+            last[mode] = match[2]
+    return {mode for mode, state in last.items() if state == (b"l" if mode in ("7", "25") else b"h")}
+
+
+def assert_restored(terminal: Terminal) -> None:
+    terminal.drain()
+    assert b"\x1b[?1049h" in terminal.output, "the app never took the screen"
+    assert modes_left_set(terminal.output) == set()
+    assert terminal.settings() == terminal.before
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_ends_it_with_128_plus_n_and_gives_the_terminal_back(start: Callable[..., Terminal], number: int) -> None:
+    terminal = start("job")
+    terminal.read_until(lambda output: READY in output)
+    os.kill(terminal.pid, number)
+    assert os.waitstatus_to_exitcode(terminal.wait()) == 128 + number
+    assert_restored(terminal)
+
+
+def test_a_signal_stops_the_job_that_was_started_here(start: Callable[..., Terminal]) -> None:
+    terminal = start("job")
+    terminal.read_until(lambda output: READY in output)
+    os.kill(terminal.pid, signal.SIGTERM)
+    terminal.wait()
+    terminal.drain()
+    assert b"job stopped" in terminal.output
+
+
+def test_an_error_inside_is_one_line_after_the_terminal_is_given_back(start: Callable[..., Terminal]) -> None:
+    terminal = start("error")
+    assert os.waitstatus_to_exitcode(terminal.wait()) == 1
+    assert_restored(terminal)
+    after = terminal.output.rpartition(b"\x1b[?1049l")[2].decode()
+    assert "planted failure" in after
+    assert "Traceback" not in after
+    assert len([line for line in after.splitlines() if "planted" in line]) == 1
+
+
+def test_a_closed_terminal_ends_the_process(start: Callable[..., Terminal]) -> None:
+    terminal = start()
+    terminal.read_until(lambda output: READY in output)
+    os.close(terminal._slave)
+    terminal._slave = os.open(os.devnull, os.O_RDONLY)
+    terminal.close_master()
+    assert os.waitstatus_to_exitcode(terminal.wait()) in (129, -signal.SIGHUP)
+
+
+def test_q_leaves_with_zero(start: Callable[..., Terminal]) -> None:
+    terminal = start()
+    terminal.read_until(lambda output: READY in output)
+    os.write(terminal.master, b"q")
+    assert os.waitstatus_to_exitcode(terminal.wait()) == 0
+    assert_restored(terminal)
+
+
+def test_control_c_asks_before_it_stops_a_job(start: Callable[..., Terminal]) -> None:
+    terminal = start("job")
+    terminal.read_until(lambda output: READY in output)
+    os.write(terminal.master, b"\x03")
+    terminal.read_until(lambda output: b"Stop it and leave?" in output)
+    os.write(terminal.master, b"y")
+    assert os.waitstatus_to_exitcode(terminal.wait()) == 0
+    assert_restored(terminal)
+
+
+def test_control_z_suspends_with_the_terminal_given_back_and_comes_back(start: Callable[..., Terminal]) -> None:
+    terminal = start()
+    terminal.read_until(lambda output: READY in output)
+    os.write(terminal.master, b"\x1a")
+    assert os.WIFSTOPPED(terminal.wait(os.WUNTRACED))
+    assert_restored(terminal)
+    terminal.output = b""
+    os.kill(terminal.pid, signal.SIGCONT)
+    terminal.read_until(lambda output: b"\x1b[?1049h" in output and READY in output)
+    os.write(terminal.master, b"q")
+    assert os.waitstatus_to_exitcode(terminal.wait()) == 0
+    assert_restored(terminal)
+
+
+def test_a_locale_without_utf_8_gets_ascii_only(start: Callable[..., Terminal]) -> None:
+    terminal = start(LANG="C", LC_ALL="C", LC_CTYPE="C")
+    terminal.read_until(lambda output: READY in output)
+    os.write(terminal.master, b"q")
+    terminal.wait()
+    terminal.drain()
+    assert terminal.output.isascii()
