@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 MASK = "***"
-_NAME = r"[\w.-]*(?:token|secret|password|passwd|api[_-]?key|access[_-]?key|credential)[\w.-]*"
+_NAME = r"[\w.-]*(?:token|secret|password|passwd|api[_-]?key|access[_-]?key|credentials?)"
+_NOT_A_NUMBER = r"(?![\d.]+(?:[\s,;)}]|$))"
 _PATTERNS = (
-    re.compile(rf"(?i)(?P<keep>(?:^|[\s\"'{{(,;?&-]){_NAME}[\"']?\s*[=:]\s*[\"']?)(?P<secret>[^\s\"',;&}})]+)"),
+    re.compile(rf"(?i)(?P<keep>(?:^|[\s\"'{{(,;?&-]){_NAME}[\"']?\s*[=:]\s*[\"']?){_NOT_A_NUMBER}(?P<secret>[^\s\"',;&}})]+)"),
     re.compile(r"(?P<keep>://[^/\s:@]+:)(?P<secret>[^/\s@]+)(?=@)"),
     re.compile(r"(?i)(?P<keep>\bbearer\s+)(?P<secret>[\w.~+/-]{8,}=*)"),
     re.compile(

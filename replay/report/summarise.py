@@ -24,7 +24,7 @@ def summarise(state: SessionState, file: str = "", notes: list[str] | None = Non
         started=_iso(job.started.at if job.started else state.started),
         duration_s=measures.elapsed(state),
         complete=state.complete,
-        command=[plain(word) for word in masked_command(job.started.command)] if job.started else [],
+        command=masked_command([plain(word) for word in job.started.command]) if job.started else [],
         exit_code=job.exit_code,
         end_reason=job.end_reason or None,
         world_size=model.WorldSize(
@@ -167,7 +167,7 @@ def _failure(state: SessionState) -> model.Failure | None:
         host=plain(failure.host),
         signal=plain(failure.signal),
         exit_code=failure.exit_code,
-        last_lines=[plain(masked(line)) for line in failure.last_lines],
+        last_lines=[masked(plain(line)) for line in failure.last_lines],
     )
 
 

@@ -43,7 +43,8 @@ class Converter:
     def _node(self, record: dict[str, Any], at: float) -> Iterator[ev.AnyEvent]:
         node = record["node"]
         if record["state"] == "joined":
-            yield ev.NodeJoined(at=at, node=node, host=node, cores=record["cpus"], gpus=[f"gpu {i}" for i in range(record["gpus"])])
+            gpus = [f"gpu {i}" for i in range(record["gpus"])]
+            yield ev.NodeJoined(at=at, node=node, host=node, cores=record["cpus"], gpus=gpus)
         else:
             yield ev.NodeLeft(at=at, node=node)
 

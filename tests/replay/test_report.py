@@ -1,0 +1,240 @@
+"""The report: fixed keys, parts that add up, reasons for what is missing, nothing secret, nothing that moves the cursor."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distmon.core import events as ev
+from distmon.core.fold import apply
+from distmon.core.state import SessionState
+from distmon.core.synthetic import Script, session
+from distmon.replay.recorder import Recorder
+from distmon.replay.report import model
+from distmon.replay.report.compare import compare
+from distmon.replay.report.mask import MASK, masked, masked_command, plain
+from distmon.replay.report.render import to_markdown, to_text
+from distmon.replay.report.sections import sections
+from distmon.replay.report.summarise import summarise
+from distmon.tui.cli.main import main
+
+FIXED_KEYS = {
+    "": "session_id started duration_s complete command exit_code world_size steps samples throughput warmup step_split_s "
+    "wall_split_s ranks nodes elastic failure verdicts gaps",
+    "world_size": "min max last",
+    "throughput": "mean_samples_per_s median_samples_per_s p5_samples_per_s p95_samples_per_s ci95_samples_per_s",
+    "warmup": "steps duration_s method",
+    "step_split_s": "input_wait compute exposed_communication optimizer rest",
+    "wall_split_s": "launch rendezvous initialisation warmup steady evaluation checkpoint restart redone tail unexplained",
+    "ranks": "rank host steps step_median_s split_s",
+    "ranks.split_s": "input_wait compute exposed_communication optimizer rest",
+    "nodes": "node cpu_mean_percent power_mean_w energy_j energy_covers rails gpus",
+    "nodes.rails": "name mean_w",
+    "nodes.gpus": "index name utilization_mean_percent power_mean_w",
+    "elastic": "generations events lost_s",
+    "elastic.events": "at_s kind host rank",
+    "elastic.lost_s": "detection teardown rendezvous initialisation sync redone below_capacity",
+    "failure": "rank host signal exit_code last_lines",
+    "verdicts": "kind rank host phase from_s to_s evidence gain_percent try",
+    "gaps": "node from_s to_s lost_records",
+}
+ESCAPE = "\x1b[31mred\x1b]0;title\x07"
+
+
+def folded(events: Sequence[ev.AnyEvent]) -> SessionState:
+    state = SessionState()
+    for event in events:
+        apply(state, event)
+    return state
+
+
+def eventful() -> list[ev.AnyEvent]:
+    """A session with something in every part of the report."""
+    events = list(session(Script(ranks=4, nodes=2, seconds=40, slow_rank=1, delay_s=0.03, gpus_per_node=1)))
+    at = events[0].at
+    events[-3:-3] = [
+        ev.MembershipChanged(at=at + 30, change="host_failed", host="node-[1]" + ESCAPE, detail="ssh"),
+        ev.GapFound(at=at + 31, node="n0", started=at + 20, ended=at + 25, lost_records=7, cause="journal full"),
+        ev.PhaseUnseen(at=at + 1, worker="w0", rank=0, field="optimizer", reason="compiled"),
+    ]
+    line = "export HF_TOKEN=hf_abcdefghijklmnopqrstuvwx" + ESCAPE
+    failure = ev.Failure(rank=2, host="node-001", signal="SIGKILL", last_lines=[line])
+    events[-2] = ev.JobEnded(at=at + 41, exit_code=137, reason="failed", failure=failure)
+    return events
+
+
+def as_json(state: SessionState) -> Any:
+    return json.loads(msgspec.json.encode(summarise(state)))
+
+
+def at_path(value: Any, path: str) -> Any:
+    for key in path.split(".") if path else []:
+        value = value[key]
+        value = value[0] if isinstance(value, list) else value
+    return value
+
+
+@pytest.mark.parametrize("path", FIXED_KEYS)
+def test_the_fixed_keys_are_there(path: str) -> None:
+    assert set(FIXED_KEYS[path].split()) <= set(at_path(as_json(folded(eventful())), path))
+
+
+@pytest.mark.parametrize("path", ["", "world_size", "throughput", "warmup", "step_split_s", "wall_split_s", "elastic"])
+def test_the_fixed_keys_are_there_for_an_empty_session_too(path: str) -> None:
+    assert set(FIXED_KEYS[path].split()) <= set(at_path(as_json(SessionState()), path))
+
+
+def test_every_key_is_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "json.md").read_text()
+    structs = [value for value in vars(model).values() if isinstance(value, type) and issubclass(value, msgspec.Struct)]
+    keys = {key for struct in structs for key in struct.__struct_encode_fields__}
+    assert {key for key in keys if f"`{key}`" not in page and f'"{key}"' not in page} == set()
+
+
+def test_the_wall_split_adds_up_and_so_does_the_step() -> None:
+    found = as_json(folded(list(session(Script(seconds=60)))))
+    assert sum(v for v in found["wall_split_s"].values() if v is not None) == pytest.approx(found["duration_s"])
+    assert sum(v for v in found["step_split_s"].values() if v is not None) == pytest.approx(found["step_s"])
+    for rank in found["ranks"]:
+        assert sum(rank["split_s"].values()) == pytest.approx(found["step_s"], rel=0.01)
+
+
+def test_the_figures_are_those_of_the_script() -> None:
+    script = Script(ranks=4, nodes=2, seconds=60, step_s=0.1, samples=32, slow_rank=1, delay_s=0.03)
+    found = as_json(folded(list(session(script))))
+    assert found["throughput"]["mean_samples_per_s"] == pytest.approx(4 * 32 / 0.13, rel=0.01)
+    assert found["warmup"]["steps"] == 3
+    assert found["samples"] == found["steps"] * 4 * 32
+    assert found["verdicts"][0]["kind"] == "straggler" and found["verdicts"][0]["rank"] == 1
+    assert found["world_size"] == {"min": 4, "max": 4, "last": 4}
+
+
+def test_what_was_not_measured_is_null_with_its_reason() -> None:
+    events = [event for event in session(Script(seconds=20)) if not isinstance(event, ev.NodeSampled)]
+    blind = [
+        msgspec.structs.replace(event, samples=None, optimizer_ns=None) if isinstance(event, ev.StepsRecorded) else event
+        for event in events
+    ]
+    found = as_json(folded(blind))
+    assert found["samples"] is None and found["throughput"]["mean_samples_per_s"] is None
+    assert found["step_split_s"]["optimizer"] is None and found["step_split_s"]["rest"] > 0
+    assert found["nodes"][0]["power_mean_w"] is None
+    assert {"samples", "throughput", "nodes.n0.power_mean_w"} <= set(found["reasons"])
+    assert "–" in to_text(sections(summarise(folded(blind))))
+
+
+def test_a_session_without_a_job_reports_what_it_has() -> None:
+    found = summarise(folded([ev.SessionStarted(at=5.0, session_id="s", distmon_version="0"), ev.Ticked(at=9.0)]))
+    assert (found.duration_s, found.steps, found.exit_code, found.complete) == (4.0, 0, None, False)
+    assert "no rank reported a step" in to_text(sections(found))
+
+
+def test_nothing_secret_and_nothing_that_moves_the_cursor_is_shown() -> None:
+    summary = summarise(folded(eventful()))
+    for shown in (to_text(sections(summary)), to_markdown(sections(summary)), msgspec.json.encode(summary).decode()):
+        assert "hf_abc" not in shown and MASK in shown.replace("\\", "")
+        assert "\x1b" not in shown and "\\u001b" not in shown and "title" not in shown
+        assert "SIGKILL" in shown and "journal full" in shown and "compiled" in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("WANDB_API_KEY=0123456789abcdef python train.py", "0123456789abcdef"),
+        ('{"access_token": "s3cr3t-value"}', "s3cr3t-value"),
+        ("https://me:hunter2@registry.example/x", "hunter2"),
+        ("Authorization: Bearer abcdefgh12345678", "abcdefgh12345678"),
+        ("key sk-abcdefghijklmnopqrstuv used", "sk-abcdefghijklmnopqrstuv"),
+        ("clone with ghp_abcdefghijklmnopqrstuvwxyz0123", "ghp_abcdefghijklmnopqrstuvwxyz0123"),
+        ("id AKIAABCDEFGHIJKLMNOP", "AKIAABCDEFGHIJKLMNOP"),
+        ("--hub-token=abc123 --lr 0.1", "abc123"),
+    ],
+)
+def test_known_forms_of_secrets_are_masked(text: str, secret: str) -> None:
+    assert secret not in masked(text) and MASK in masked(text)
+
+
+def test_what_only_looks_like_a_secret_stays() -> None:
+    for text in (
+        "tokenizer: bert",
+        "loss=0.31 tokens/s=1200",
+        "loss per token: 0.31, done",
+        "python train.py --lr 0.1",
+        "max_tokens reached",
+        "a@b.c: mail",
+    ):
+        assert masked(text) == text
+    assert masked_command(["train.py", "--api-key", "xyz", "--lr", "0.1"]) == ["train.py", "--api-key", MASK, "--lr", "0.1"]
+
+
+@given(st.text())
+def test_plain_text_holds_no_control_characters(text: str) -> None:
+    assert not re.search(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", plain(text))
+
+
+def test_markdown_keeps_the_sessions_text_from_being_markup() -> None:
+    state = folded([ev.SessionStarted(at=1.0, session_id="a|b*c*<b>`x`", distmon_version="0")])
+    assert r"a\|b\*c\*\<b\>\`x\`" in to_markdown(sections(summarise(state)))
+
+
+def test_a_comparison_gives_ratios_and_says_how_far_it_goes() -> None:
+    slow = summarise(folded(list(session(Script(seconds=60, slow_rank=1, delay_s=0.03)))))
+    fast = summarise(folded(list(session(Script(seconds=60)))))
+    found = compare(slow, fast)
+    ratios = {measure.name: measure.ratio for measure in found.measures}
+    assert ratios["throughput mean"] == pytest.approx(1.3, rel=0.02)
+    assert ratios["step, input wait"] == pytest.approx(0.002 / 0.0095, rel=0.02)
+    assert ratios["step, rest"] is None
+    assert found.intervals_overlap is False and any("one run of each" in note for note in found.notes)
+    assert compare(fast, fast).intervals_overlap is True
+
+
+@pytest.fixture
+def recordings(tmp_path: Path) -> tuple[str, str]:
+    paths = []
+    for name, script in (("a.jsonl.zst", Script(seconds=20)), ("b.jsonl", Script(seconds=20, slow_rank=0, delay_s=0.02))):
+        with Recorder(tmp_path / name) as recorder:
+            for event in session(script):
+                recorder.write(event)
+        paths.append(str(tmp_path / name))
+    return paths[0], paths[1]
+
+
+def test_the_verbs_print_each_form(recordings: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", *recordings, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["format"] == 1 and [s["complete"] for s in report["sessions"]] == [True, True]
+    assert main(["report", recordings[0]]) == 0
+    said = capsys.readouterr()
+    assert "THROUGHPUT AFTER WARM-UP" in said.out and said.err == ""
+    assert main(["report", *recordings, "--markdown"]) == 0
+    assert "# a.jsonl.zst" in capsys.readouterr().out
+    assert main(["compare", *recordings, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["measures"][0]["ratio"] == pytest.approx(0.83, rel=0.03)
+    assert main(["compare", *recordings]) == 0
+    assert "OTHER AGAINST BASE" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["report"], "needs a SESSION"),
+        (["report", "x.jsonl", "--json", "--markdown"], "not allowed with"),
+        (["replay"], "needs one SESSION"),
+        (["replay", "x.jsonl", "--speed", "5000"], "0.1 to 1000"),
+        (["replay", "x.jsonl", "--from", "soon"], "--from soon"),
+        (["compare", "x.jsonl"], "required"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_exit_2(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
