@@ -19,7 +19,7 @@ help:
 	@echo "make clean    remove what was built here"
 
 run:
-	@$(SET_UP) $(if $(PYTHON),--training-python $(PYTHON))
+	@$(SET_UP) $(if $(PYTHON),--without-training)
 	@$(BIN)/distmon run -np 2 -- $(or $(PYTHON),$(BIN)/python) examples/torch_digits.py --epochs 1000 --seconds 90
 
 test:

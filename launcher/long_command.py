@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TextIO
@@ -110,9 +111,22 @@ def first_error(output: str) -> str:
     return found.rstrip(".")[:300] + "."
 
 
-def show_progress(stream: TextIO) -> ReportProgress:
-    """A callback that keeps one status line on a terminal; in a pipe, a line per stage and one every half minute."""
-    return _StatusLine(stream) if stream.isatty() else _PlainLines(stream)
+@contextmanager
+def show_progress(stream: TextIO, in_pipe: bool = False) -> Iterator[ReportProgress]:
+    """A callback that keeps one status line on a terminal; in a pipe, a line per stage and half minute if that is wanted."""
+    if not stream.isatty():
+        yield _PlainLines(stream) if in_pipe else _say_nothing
+        return
+    try:
+        yield _StatusLine(stream)
+    finally:
+        # What is printed next, an error perhaps, starts a line of its own.
+        stream.write("\n")
+        stream.flush()
+
+
+def _say_nothing(_: Progress) -> None:
+    """For a pipe that is read by a program."""
 
 
 class _StatusLine:

@@ -4,6 +4,8 @@ Run by the Makefile with the machine's Python 3.11, before anything is installed
 as distmon can be imported there.
 """
 
+from __future__ import annotations
+
 import argparse
 import hashlib
 import importlib.util
@@ -13,7 +15,6 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -33,22 +34,35 @@ class SetUpError(Exception):
 def main() -> int:
     """Set up, or find that all is in place."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--training-python", help="a Python that has Horovod already: leave PyTorch and TensorFlow out")
+    parser.add_argument("--without-training", action="store_true", help="leave out PyTorch, TensorFlow and Horovod")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    wanted = digest(options.training_python)
+    training = not options.without_training
     try:
+        refuse_other_python()
         if options.inside:
-            complete(options.training_python, wanted)
-        elif stamped_digest() != wanted:
-            prepare(options.training_python)
-            own_command = [str(VENV_PYTHON), __file__, "--inside"]
-            chosen = ["--training-python", options.training_python] if options.training_python else []
-            return subprocess.run([*own_command, *chosen], check=False).returncode
+            complete(training)
+        elif not is_done(training):
+            prepare(training)
+            chosen = [] if training else ["--without-training"]
+            return subprocess.run([VENV_PYTHON, __file__, "--inside", *chosen], check=False).returncode
     except SetUpError as error:
         say(f"set-up: {error}")
         return 1
+    except KeyboardInterrupt:
+        say("set-up: stopped; the next one goes on from here")
+        return 130
     return 0
+
+
+def refuse_other_python() -> None:
+    """The locks are for one version of Python: TensorFlow 2.15, the last with Keras 2, has no wheels after 3.11."""
+    if sys.version_info[:2] != NEEDED_PYTHON:
+        found = ".".join(map(str, sys.version_info[:2]))
+        raise SetUpError(
+            f"Python 3.11 is needed and {sys.executable} is {found}: "
+            "sudo apt-get install python3.11 python3.11-venv python3.11-dev"
+        )
 
 
 def say(text: str) -> None:
@@ -57,29 +71,33 @@ def say(text: str) -> None:
     sys.stderr.flush()
 
 
-def digest(training_python: str | None) -> str:
+def digest() -> str:
     """Of all that the environment is made from: changes when set-up has to run again."""
+    # Not at the top: an older Python, which lacks it, gets as far as being told that it is too old.
+    import tomllib
+
     with (ROOT / "pyproject.toml").open("rb") as file:
         project = tomllib.load(file)
-    packaging = json.dumps([project["project"], project["tool"]["setuptools"], training_python, sys.version_info[:2]])
+    packaging = json.dumps([project["project"], project["tool"]["setuptools"], sys.version_info[:2]])
     sources = [packaging.encode(), *(lock.read_bytes() for lock in LOCKS.values()), Path(__file__).read_bytes()]
     return hashlib.sha256(b"\0".join(sources)).hexdigest()
 
 
-def stamped_digest() -> str | None:
-    """The digest that the last finished set-up left; None where it has not finished."""
+def is_done(training: bool) -> bool:
+    """Whether a set-up from the same sources has finished, and brought what is asked for."""
     try:
-        return str(json.loads(STAMP.read_text())["digest"]) if VENV_PYTHON.exists() else None
+        stamp = json.loads(STAMP.read_text())
+        return VENV_PYTHON.exists() and stamp["digest"] == digest() and stamp["training"] >= training
     except (OSError, ValueError, KeyError):
-        return None
+        return False
 
 
-def prepare(training_python: str | None) -> None:
+def prepare(training: bool) -> None:
     """Check that nothing is missing, make .venv, and install distmon there without its dependencies."""
-    problems = missing(training_python is not None)
+    problems = missing(training)
     if problems:
         raise SetUpError("; ".join(problems))
-    announce(training_python)
+    announce(training)
     if not VENV_PYTHON.exists():
         run([sys.executable, "-m", "venv", "--clear", VENV], "making .venv")
     pip: list[str | Path] = [VENV_PYTHON, "-m", "pip", "install", "--disable-pip-version-check", "-qq"]
@@ -88,18 +106,12 @@ def prepare(training_python: str | None) -> None:
     run([*pip, "--no-deps", "--no-build-isolation", "--editable", ROOT], "installing distmon")
 
 
-def missing(has_training: bool) -> list[str]:
+def missing(training: bool) -> list[str]:
     """What keeps set-up from starting, a sentence each, with the command that mends it."""
-    if sys.version_info[:2] != NEEDED_PYTHON:
-        found = ".".join(map(str, sys.version_info[:2]))
-        return [
-            f"Python 3.11 is needed (TensorFlow's wheels end there) and {sys.executable} is {found}: "
-            "sudo apt-get install python3.11 python3.11-venv python3.11-dev"
-        ]
     packages = []
     if importlib.util.find_spec("ensurepip") is None:
         packages.append("python3.11-venv")
-    if not has_training and not horovod_is_cached():
+    if training and not horovod_is_cached():
         if shutil.which("g++") is None:
             packages.append("g++")
         if shutil.which("make") is None:
@@ -108,7 +120,7 @@ def missing(has_training: bool) -> list[str]:
             packages.append("python3.11-dev")
     problems = [f"{', '.join(packages)} missing: sudo apt-get install {' '.join(packages)}"] if packages else []
     free = shutil.disk_usage(ROOT).free
-    if not VENV.exists() and not has_training and free < NEEDED_SPACE_BYTES:
+    if not VENV.exists() and training and free < NEEDED_SPACE_BYTES:
         problems.append(f"{free / 1e9:.1f} GB of disk are free and {NEEDED_SPACE_BYTES / 1e9:.0f} are needed: free some")
     return problems
 
@@ -123,10 +135,10 @@ def horovod_is_cached() -> bool:
     return any(cache_folder().glob(f"*-{sysconfig.get_config_var('SOABI')}-*/horovod-*.whl"))
 
 
-def announce(training_python: str | None) -> None:
+def announce(training: bool) -> None:
     """Say once what is about to happen, how long it takes and what it may bring."""
     say(f"Setting up {VENV.name} (its log is {LOG.relative_to(ROOT)}).")
-    if training_python is not None:
+    if not training:
         return
     compiled = "Horovod's wheel comes from the cache" if horovod_is_cached() else "Horovod is compiled, 5 to 10 minutes"
     say(f"  2.5 GB of packages are installed; {compiled} ({cache_folder()}).")
@@ -142,37 +154,24 @@ def run(command: list[str | Path], purpose: str) -> None:
         raise SetUpError(f"{purpose} failed: {(answer.stderr or answer.stdout).strip()}")
 
 
-def complete(training_python: str | None, wanted: str) -> None:
+def complete(training: bool) -> None:
     """The long part, under .venv's Python: the locked packages, then Horovod; then the stamp."""
     from distmon.core.errors import DistmonError
     from distmon.launcher.horovod_build import build, install
-    from distmon.launcher.horovod_target import inspect_target
-    from distmon.launcher.long_command import show_progress
-
-    report = show_progress(sys.stderr)
-    try:
-        install_locked(training_python is None)
-        if training_python is None:
-            install(VENV_PYTHON, build(VENV_PYTHON, report), report)
-        elif inspect_target(Path(training_python)).horovod is None:
-            build_command = f".venv/bin/distmon horovod build --python {training_python}"
-            raise SetUpError(f"{training_python} has no Horovod: {build_command}")
-    except DistmonError as error:
-        raise SetUpError(str(error)) from error
-    STAMP.write_text(json.dumps({"digest": wanted}))
-    if sys.stderr.isatty():
-        sys.stderr.write("\n")
-    say("Set-up is done.")
-
-
-def install_locked(with_training: bool) -> None:
-    """Install exactly what the locks name."""
     from distmon.launcher.long_command import run_long, show_progress
 
-    locks = [LOCKS["distmon"], *([LOCKS["training"]] if with_training else [])]
+    locks = [LOCKS["distmon"], *([LOCKS["training"]] if training else [])]
     chosen = [word for lock in locks for word in ("-r", str(lock))]
     pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", *chosen]
-    run_long(pip, "Installing packages", LOG, show_progress(sys.stderr))
+    try:
+        with show_progress(sys.stderr, in_pipe=True) as report:
+            run_long(pip, "Installing packages", LOG, report)
+            if training:
+                install(VENV_PYTHON, build(VENV_PYTHON, report), report)
+    except DistmonError as error:
+        raise SetUpError(str(error)) from error
+    STAMP.write_text(json.dumps({"digest": digest(), "training": training}))
+    say("Set-up is done.")
 
 
 if __name__ == "__main__":

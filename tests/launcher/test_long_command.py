@@ -55,19 +55,26 @@ def test_the_first_line_that_names_an_error_is_the_reason(output: str, reason: s
 
 def test_in_a_pipe_a_stage_is_a_line_and_then_one_every_half_minute() -> None:
     stream = io.StringIO()
-    report = show_progress(stream)
-    for elapsed, detail in ((0.0, ""), (1.0, "a"), (29.9, "b"), (30.5, "c"), (59.0, "d")):
-        report(Progress("Compiling", elapsed, detail))
-    report(Progress("Installing", 0.0, ""))
+    with show_progress(stream, in_pipe=True) as report:
+        for elapsed, detail in ((0.0, ""), (1.0, "a"), (29.9, "b"), (30.5, "c"), (59.0, "d")):
+            report(Progress("Compiling", elapsed, detail))
+        report(Progress("Installing", 0.0, ""))
     assert stream.getvalue() == "Compiling 0:00\nCompiling 0:30  c\nInstalling 0:00\n"
 
 
 def test_on_a_terminal_one_line_is_rewritten_without_its_control_characters() -> None:
     stream = Terminal()
-    report = show_progress(stream)
-    report(Progress("Compiling", 61.0, "\x1b[31mred"))
-    report(Progress("Installing", 0.0, ""))
-    assert stream.getvalue() == "\r\x1b[KCompiling 1:01  [31mred\n\r\x1b[KInstalling 0:00  "
+    with show_progress(stream) as report:
+        report(Progress("Compiling", 61.0, "\x1b[31mred"))
+        report(Progress("Installing", 0.0, ""))
+    assert stream.getvalue() == "\r\x1b[KCompiling 1:01  [31mred\n\r\x1b[KInstalling 0:00  \n"
+
+
+def test_a_pipe_is_left_in_peace_unless_it_is_asked_for() -> None:
+    stream = io.StringIO()
+    with show_progress(stream) as report:
+        report(Progress("Compiling", 61.0, "a"))
+    assert stream.getvalue() == ""
 
 
 def test_the_clock_counts_minutes_past_the_hour() -> None:

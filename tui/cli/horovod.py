@@ -21,12 +21,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    report = show_progress(sys.stderr)
-    wheel = build(arguments.python, report, arguments.cache)
+    with show_progress(sys.stderr) as report:
+        wheel = build(arguments.python, report, arguments.cache)
+        if not arguments.no_install:
+            install(arguments.python, wheel, report)
     if arguments.no_install:
         sys.stdout.write(f"{wheel}\n")
-    else:
-        install(arguments.python, wheel, report)
-    if sys.stderr.isatty():
-        sys.stderr.write("\n")
     return 0
