@@ -6,6 +6,8 @@ import statistics
 import time
 from collections.abc import Callable
 
+from figures import figure
+
 from distmon.core.codec import decode_batch, encode_batch
 from distmon.core.events import AnyEvent
 from distmon.core.fold import apply
@@ -13,7 +15,6 @@ from distmon.core.measures import current_generation, rank_rows, throughput
 from distmon.core.state import SessionState
 from distmon.core.synthetic import Script, session
 from distmon.core.verdicts import verdicts
-from figures import figure
 
 ROUNDS = 5
 
@@ -24,7 +25,8 @@ def main() -> None:
     body = encode_batch(events)
     fold_s = cpu(lambda: fold(events))
     decode_s = cpu(lambda: decode_batch(body))
-    how = f"{len(events)} events of {script.ranks} ranks on {script.nodes} nodes over {script.seconds} s; median of {ROUNDS} runs, CPU time"
+    size = f"{len(events)} events of {script.ranks} ranks on {script.nodes} nodes over {script.seconds} s"
+    how = f"{size}; median of {ROUNDS} runs, CPU time"
     figure(
         "fold_events_per_cpu_s",
         len(events) / fold_s,
@@ -37,7 +39,8 @@ def main() -> None:
     steps = sum(r.totals.steps for g in state.generations.values() for r in g.ranks.values())
     figure("fold_us_per_rank_step", fold_s / steps * 1e6, "us", how)
     for name, measure in MEASURES.items():
-        figure(f"{name}_ms", cpu(lambda measure=measure: measure(state)) * 1e3, "ms", f"{script.ranks} ranks; median of {ROUNDS} calls, CPU time")
+        ms = cpu(lambda measure=measure: measure(state)) * 1e3
+        figure(f"{name}_ms", ms, "ms", f"{script.ranks} ranks; median of {ROUNDS} calls, CPU time")
 
 
 MEASURES: dict[str, Callable[[SessionState], object]] = {

@@ -11,7 +11,7 @@ from typing import Any
 
 from distmon.core import events as ev
 from distmon.core.state import GpuMeans, LogEntry, NodeState, OutputLine, RailEnergy, RankState, SessionState, Severity, Span
-from distmon.core.steps import PHASES, Bins, Generation
+from distmon.core.steps import Generation, History, Totals, step_totals
 
 _Handler = Callable[[SessionState, Any], None]
 
@@ -126,36 +126,41 @@ def _worker_identified(state: SessionState, event: ev.WorkerIdentified) -> None:
 def _steps_recorded(state: SessionState, event: ev.StepsRecorded) -> None:
     if not event.duration_ns:
         return
-    rank_steps = _generation(state, event.generation).add(event)
-    _rank(state, event.rank).epoch = rank_steps.epoch
+    added = _generation(state, event.generation).add(event)
+    if event.epoch is not None:
+        _rank(state, event.rank).epoch = event.epoch
     if state.job.status != "ended":
         state.job.status = "running"
     _node(state, event.node).last_heard = state.now
-    _add_to_history(state, event)
+    _add_to_history(state, event, added)
 
 
-def _add_to_history(state: SessionState, event: ev.StepsRecorded) -> None:
-    start = int(state.started if state.started is not None else event.origin)
-    if state.samples_history is None or state.steps_history is None:
-        state.samples_history, state.steps_history = Bins(start), Bins(start)
-        state.phase_history = {name: Bins(start) for name in (*PHASES, "rest", "step")}
+def _add_to_history(state: SessionState, event: ev.StepsRecorded, added: Totals) -> None:
+    """A batch about as long as a bin is spread as a whole; of a longer one each step is, so that a slow stretch shows."""
+    if (history := state.history) is None:
+        history = state.history = History(int(state.started if state.started is not None else event.origin))
     first, last = event.origin, event.origin + (event.start_ns[-1] + event.duration_ns[-1]) / 1e9
-    counts = event.samples or []
-    if last - first <= 2 * state.steps_history.width_s:
-        state.steps_history.spread(first, last, len(event.duration_ns))
-        state.samples_history.spread(first, last, sum(count or 0 for count in counts))
-    else:
-        for offset, duration in zip(event.start_ns, event.duration_ns, strict=True):
-            state.steps_history.spread(first + offset / 1e9, first + (offset + duration) / 1e9, 1.0)
-        for offset, duration, count in zip(event.start_ns, event.duration_ns, counts, strict=False):
-            state.samples_history.spread(first + offset / 1e9, first + (offset + duration) / 1e9, count or 0)
-    rest = whole = sum(event.duration_ns) / 1e9
-    for name in PHASES:
-        seconds = sum(v for v in getattr(event, name + "_ns") or () if v is not None) / 1e9
-        rest -= seconds
-        state.phase_history[name].spread(first, last, seconds)
-    state.phase_history["rest"].spread(first, last, rest)
-    state.phase_history["step"].spread(first, last, whole)
+    if last - first <= 2 * history.width_s:
+        history.spread(first, last, _amounts(added))
+        return
+    for totals, offset, duration in zip(step_totals(event), event.start_ns, event.duration_ns, strict=True):
+        begin = first + offset / 1e9
+        history.spread(begin, begin + duration / 1e9, _amounts(totals))
+
+
+def _amounts(totals: Totals) -> dict[str, float]:
+    """What goes into each column of the history."""
+    phases = totals.phase_ns
+    return {
+        "samples": totals.samples,
+        "steps": totals.steps,
+        "input_wait": phases[0] / 1e9,
+        "compute": phases[1] / 1e9,
+        "exposed_communication": phases[2] / 1e9,
+        "optimizer": phases[3] / 1e9,
+        "rest": (totals.duration_ns - sum(phases)) / 1e9,
+        "step": totals.duration_ns / 1e9,
+    }
 
 
 def _span_recorded(state: SessionState, event: ev.SpanRecorded) -> None:

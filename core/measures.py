@@ -163,20 +163,20 @@ def rolling_steps_per_s(state: SessionState, window_s: float = ROLLING_S) -> flo
 
 
 def _rolling(state: SessionState, window_s: float, *, samples: bool) -> float | None:
-    bins = state.samples_history if samples else state.steps_history
+    history = state.history
     generation = current_generation(state)
-    if bins is None or generation is None or (samples and not generation.series.sampled):
+    if history is None or generation is None or (samples and not generation.series.sampled):
         return None
     end = _rolling_end(state, generation)
     starts = [g.first_start for gen in state.generations.values() for g in gen.ranks.values() if g.first_start is not None]
-    start = max(end - max(window_s, bins.width_s), min(starts))
-    return bins.between(start, end) / (end - start) if end > start else None
+    start = max(end - max(window_s, history.width_s), min(starts))
+    return history.between("samples" if samples else "steps", start, end) / (end - start) if end > start else None
 
 
 def _rolling_end(state: SessionState, generation: Generation) -> float:
     """The end of the last step; now, once the next step is overdue, so that a stall shows."""
     last = min(r.last_end for r in generation.ranks.values() if r.last_end is not None)
-    usual = max((r.batches[-1].duration_ns[-1] / 1e9 for r in generation.ranks.values()), default=0.0)
+    usual = max((r.usual_step_s() for r in generation.ranks.values()), default=0.0)
     stop = state.job.ended_at if state.job.status == "ended" and state.job.ended_at is not None else None
     if stop is not None or state.now - last <= max(5.0, 3 * usual):
         return last
@@ -196,15 +196,15 @@ def session_mean_throughput(state: SessionState) -> float | None:
 
 def throughput_history(state: SessionState) -> list[tuple[float, float | None]]:
     """(time, samples per second) for the chart; the last, still filling bin is left out; None before the first step."""
-    bins = state.samples_history
+    history = state.history
     generation = current_generation(state)
-    if bins is None or generation is None or not generation.series.sampled:
+    if history is None or generation is None or not generation.series.sampled:
         return []
     end = min(r.last_end for r in generation.ranks.values() if r.last_end is not None)
-    whole = int((end - bins.origin) / bins.width_s)
-    values = bins.values[:whole]
+    width = history.width_s
+    values = history.columns["samples"][: int((end - history.origin) / width)]
     first = next((i for i, v in enumerate(values) if v), len(values))
-    return [(bins.origin + (i + 0.5) * bins.width_s, v / bins.width_s) for i, v in enumerate(values[first:], first)]
+    return [(history.origin + (i + 0.5) * width, v / width) for i, v in enumerate(values[first:], first)]
 
 
 def samples(state: SessionState) -> int | None:
@@ -347,8 +347,7 @@ def rank_status(state: SessionState, number: int) -> str:
     made = generation.ranks.get(number) if generation else None
     if made is None or made.last_end is None:
         return "starting" if rank.identity is None or not generation else "unmeasured"
-    usual = made.durations.quantile(0.5) or 0.0
-    return "silent" if state.now - made.last_end > max(10.0, 5 * usual) else "training"
+    return "silent" if state.now - made.last_end > max(10.0, 5 * made.usual_step_s()) else "training"
 
 
 def node_status(state: SessionState, node: NodeState) -> str:
@@ -399,11 +398,11 @@ def node_means(node: NodeState) -> NodeMeans:
 def phase_shares(state: SessionState, window_s: float = ROLLING_S) -> dict[str, float] | None:
     """Share of the ranks' step time per phase over the last seconds, rest included; None before the first step."""
     generation = current_generation(state)
-    whole = state.phase_history.get("step")
-    if generation is None or whole is None:
+    history = state.history
+    if generation is None or history is None:
         return None
     end = _rolling_end(state, generation)
-    total = whole.between(end - window_s, end)
+    total = history.between("step", end - window_s, end)
     if total <= 0:
         return None
-    return {name: state.phase_history[name].between(end - window_s, end) / total for name in ALL_PHASES}
+    return {name: history.between(name, end - window_s, end) / total for name in ALL_PHASES}

@@ -16,7 +16,7 @@ from distmon.core.events import (
     NodeSampled,
     WorkerIdentified,
 )
-from distmon.core.steps import Bins, Generation
+from distmon.core.steps import Generation, History
 
 HISTORY = 600
 LOG_LINES = 2_000
@@ -147,10 +147,8 @@ class SessionState:
     ranks: dict[int, RankState] = field(default_factory=dict)
     nodes: dict[str, NodeState] = field(default_factory=dict)
     generations: dict[int, Generation] = field(default_factory=dict)
-    samples_history: Bins | None = None
-    steps_history: Bins | None = None
-    phase_history: dict[str, Bins] = field(default_factory=dict)
-    """Rank-seconds per phase and second, for phases, `rest`, and whole steps as `step`."""
+    history: History | None = None
+    """Of the job over time, from the first step on."""
     spans: deque[Span] = field(default_factory=lambda: deque(maxlen=SPANS))
     membership: list[MembershipChanged] = field(default_factory=list)
     gaps: list[GapFound] = field(default_factory=list)

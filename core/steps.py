@@ -10,13 +10,17 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from distmon.core.events import StepsRecorded
-from distmon.core.quantiles import Quantiles
+from distmon.core.quantiles import Quantiles, median
 
 PHASES = ("input_wait", "compute", "exposed_communication", "optimizer")
 """The phases of a step that are measured; what they leave of the step is the rest."""
 
+HISTORY_COLUMNS = ("samples", "steps", *PHASES, "rest", "step")
+"""Of a job over time: samples and rank-steps done, and rank-seconds per phase, of the rest and of whole steps."""
+
 EXACT_PREFIX = 512
 RECENT_STEPS = 256
+USUAL_STEPS = 9
 MAX_SERIES = 65_536
 MAX_BINS = 3_600
 
@@ -46,7 +50,8 @@ class Totals(NamedTuple):
     phase_ns: tuple[int, int, int, int] = (0, 0, 0, 0)
     seen: tuple[int, int, int, int] = (0, 0, 0, 0)
 
-    def __sub__(self, other: Totals) -> Totals:
+    def less(self, other: Totals) -> Totals:
+        """The difference of two."""
         a, b = self.phase_ns, other.phase_ns
         s, t = self.seen, other.seen
         return Totals(
@@ -60,7 +65,16 @@ class Totals(NamedTuple):
 
     def plus(self, other: Totals) -> Totals:
         """The sum of two; `+` of a tuple would concatenate."""
-        return self - (Totals() - other)
+        a, b = self.phase_ns, other.phase_ns
+        s, t = self.seen, other.seen
+        return Totals(
+            self.steps + other.steps,
+            self.duration_ns + other.duration_ns,
+            self.samples + other.samples,
+            self.sampled_steps + other.sampled_steps,
+            (a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3]),
+            (s[0] + t[0], s[1] + t[1], s[2] + t[2], s[3] + t[3]),
+        )
 
 
 Row = tuple[int, int | None, int | None, int | None, int | None, int | None]
@@ -88,13 +102,14 @@ class RankSteps:
     """The last batches, that hold at least RECENT_STEPS steps between them."""
     kept_steps: int = 0
 
-    def add(self, batch: StepsRecorded) -> None:
-        """Adds a batch; batches of one worker come in order."""
+    def add(self, batch: StepsRecorded) -> Totals:
+        """Adds a batch and gives its sums; batches of one worker come in order."""
         count = len(batch.duration_ns)
         columns = _columns(batch)
         if (room := EXACT_PREFIX - len(self.prefix)) > 0:
             self.prefix.extend(islice(zip(*columns, strict=True), room))
-        self.totals = self.totals.plus(_sum(columns))
+        added = _sum(columns)
+        self.totals = self.totals.plus(added)
         if self.totals.steps > EXACT_PREFIX:
             self._checkpoint()
         self.durations.extend([duration / 1e9 for duration in batch.duration_ns])
@@ -107,14 +122,15 @@ class RankSteps:
         self.last_end = batch.origin + (batch.start_ns[-1] + batch.duration_ns[-1]) / 1e9
         if batch.epoch is not None:
             self.epoch = batch.epoch
+        return added
 
     def steady(self, warmup_steps: int) -> Totals:
         """Totals of the steps after the first `warmup_steps`; past the exact prefix, after the next checkpoint."""
         if warmup_steps <= len(self.prefix):
-            return self.totals - _sum(list(zip(*self.prefix[:warmup_steps], strict=True)) or [()] * 6)
+            return self.totals.less(_sum(list(zip(*self.prefix[:warmup_steps], strict=True)) or [()] * 6))
         for before in self.checkpoints:
             if before.steps >= warmup_steps:
-                return self.totals - before
+                return self.totals.less(before)
         return Totals()
 
     def recent(self, count: int = RECENT_STEPS) -> list[Step]:
@@ -130,6 +146,15 @@ class RankSteps:
                 a, b, c, d = (None if (v := column[i]) is None else v / 1e9 for column in columns[1:5])
                 steps.appendleft(Step(batch.first_step + i, end, duration / 1e9, (a, b, c, d), columns[5][i]))
         return list(steps)
+
+    def usual_step_s(self) -> float:
+        """Median of the last few steps; 0 before the first."""
+        last: list[int] = []
+        for batch in reversed(self.batches):
+            last.extend(batch.duration_ns)
+            if len(last) >= USUAL_STEPS:
+                break
+        return (median(last) or 0.0) / 1e9
 
     def _keep(self, batch: StepsRecorded, count: int) -> None:
         self.batches.append(batch)
@@ -163,6 +188,11 @@ def _columns(batch: StepsRecorded) -> list[Sequence[int | None]]:
 def batch_totals(batch: StepsRecorded) -> Totals:
     """The sums of one batch."""
     return _sum(_columns(batch))
+
+
+def step_totals(batch: StepsRecorded) -> list[Totals]:
+    """The sums of each step of a batch by itself."""
+    return [_sum([(value,) for value in row]) for row in zip(*_columns(batch), strict=True)]
 
 
 def _sum(columns: _Columns) -> Totals:
@@ -216,45 +246,50 @@ class JobSeries:
 
 
 @dataclass(slots=True)
-class Bins:
-    """A quantity per second since `origin`; past `limit` bins, neighbours are merged and `width_s` doubles."""
+class History:
+    """Amounts per second since `origin`, a column for each name; past `limit` bins, neighbours merge and `width_s` doubles."""
 
     origin: int
+    columns: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in HISTORY_COLUMNS})
     width_s: int = 1
-    values: list[float] = field(default_factory=list)
     limit: int = MAX_BINS
 
-    def spread(self, start: float, end: float, amount: float) -> None:
-        """Adds an amount evenly over a time; what lies before the origin goes into the first bin."""
+    def spread(self, start: float, end: float, amounts: dict[str, float]) -> None:
+        """Adds amounts evenly over a time; what lies before the origin goes into the first bin."""
         start, end = max(start - self.origin, 0.0), max(end - self.origin, 0.0)
         while end >= self.width_s * self.limit:
             self._halve()
-        first, last = int(start / self.width_s), int(end / self.width_s)
-        if last >= len(self.values):
-            self.values.extend([0.0] * (last + 1 - len(self.values)))
-        if first == last:
-            self.values[first] += amount
-            return
-        rate = amount / (end - start)
-        self.values[first] += rate * ((first + 1) * self.width_s - start)
-        for index in range(first + 1, last):
-            self.values[index] += rate * self.width_s
-        self.values[last] += rate * (end - last * self.width_s)
+        width = self.width_s
+        first, last = int(start / width), int(end / width)
+        missing = last + 1 - len(next(iter(self.columns.values())))
+        for name, amount in amounts.items():
+            column = self.columns[name]
+            if missing > 0:
+                column.extend([0.0] * missing)
+            if first == last:
+                column[first] += amount
+                continue
+            rate = amount / (end - start)
+            column[first] += rate * ((first + 1) * width - start)
+            for index in range(first + 1, last):
+                column[index] += rate * width
+            column[last] += rate * (end - last * width)
 
-    def between(self, start: float, end: float) -> float:
+    def between(self, name: str, start: float, end: float) -> float:
         """The amount between two times; bins cut by them count in proportion."""
-        total = 0.0
+        column, total = self.columns[name], 0.0
         first = max(int((start - self.origin) / self.width_s), 0)
-        for index in range(first, min(int((end - self.origin) / self.width_s) + 1, len(self.values))):
+        for index in range(first, min(int((end - self.origin) / self.width_s) + 1, len(column))):
             left = self.origin + index * self.width_s
             share = (min(end, left + self.width_s) - max(start, left)) / self.width_s
-            total += self.values[index] * max(share, 0.0)
+            total += column[index] * max(share, 0.0)
         return total
 
     def _halve(self) -> None:
-        if len(self.values) % 2:
-            self.values.append(0.0)
-        self.values = [a + b for a, b in zip(self.values[::2], self.values[1::2], strict=True)]
+        for name, column in self.columns.items():
+            if len(column) % 2:
+                column.append(0.0)
+            self.columns[name] = [a + b for a, b in zip(column[::2], column[1::2], strict=True)]
         self.width_s *= 2
 
 
@@ -267,10 +302,9 @@ class Generation:
     ranks: dict[int, RankSteps] = field(default_factory=dict)
     series: JobSeries = field(default_factory=JobSeries)
 
-    def add(self, batch: StepsRecorded) -> RankSteps:
-        """Adds a batch to its rank and to the job."""
+    def add(self, batch: StepsRecorded) -> Totals:
+        """Adds a batch to its rank and to the job, and gives the batch's sums."""
         if (rank := self.ranks.get(batch.rank)) is None:
             rank = self.ranks[batch.rank] = RankSteps(batch.rank)
-        rank.add(batch)
         self.series.add(batch)
-        return rank
+        return rank.add(batch)

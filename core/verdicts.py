@@ -58,7 +58,7 @@ def _stall(state: SessionState, generation: Generation | None) -> Verdict | None
     if generation is None or state.job.status != "running":
         return None
     last = max((r.last_end or 0.0) for r in generation.ranks.values())
-    usual = max((r.durations.quantile(0.5) or 0.0) for r in generation.ranks.values())
+    usual = max(r.usual_step_s() for r in generation.ranks.values())
     silence = state.now - last
     if silence <= max(STALL_S, 5 * usual):
         return None

@@ -18,7 +18,7 @@ _EVENT_ROLES = {
 def throughput_chart(facts: Facts, window_s: float | None) -> ChartData:
     times = [time for time, _ in facts.history]
     values = [value for _, value in facts.history]
-    bins = facts.state.samples_history
+    bins = facts.state.history
     return ChartData(
         series=(Series("samples/s", times, values, "series0", area=True),),
         events=_events(facts),
