@@ -39,6 +39,7 @@ def bind_router(context: zmq.Context[zmq.Socket[bytes]], addresses: list[str]) -
     try:
         for address in addresses:
             prepare_socket(check_address(address, binding=True))
+            router.setsockopt(zmq.IPV6, _is_ipv6(address))
             _bind(router, address)
             bound.append(router.get_string(zmq.LAST_ENDPOINT))
     except DistmonError:
@@ -57,13 +58,13 @@ def connect_dealer(context: zmq.Context[zmq.Socket[bytes]], address: str, reconn
     dealer.setsockopt(zmq.SNDHWM, 1)
     dealer.setsockopt(zmq.RECONNECT_IVL, reconnect_ms)
     dealer.setsockopt(zmq.RECONNECT_IVL_MAX, 5000)
+    dealer.setsockopt(zmq.IPV6, _is_ipv6(address))
     dealer.connect(address)
     return dealer
 
 
 def _set_limits(socket: zmq.Socket[bytes], max_message_bytes: int) -> None:
     socket.setsockopt(zmq.LINGER, 0)
-    socket.setsockopt(zmq.IPV6, 1)
     socket.setsockopt(zmq.SNDHWM, _SEND_MARK)
     socket.setsockopt(zmq.RCVHWM, _RECEIVE_MARK)
     socket.setsockopt(zmq.MAXMSGSIZE, max_message_bytes)
@@ -71,6 +72,11 @@ def _set_limits(socket: zmq.Socket[bytes], max_message_bytes: int) -> None:
     socket.setsockopt(zmq.HEARTBEAT_IVL, _HEARTBEAT_MS)
     socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, _DEAD_AFTER_MS)
     socket.setsockopt(zmq.HEARTBEAT_TTL, _DEAD_AFTER_MS)
+
+
+def _is_ipv6(address: str) -> int:
+    """Where it is on, ZeroMQ reports 127.0.0.1 under its IPv6 name."""
+    return int(address.startswith("tcp://["))
 
 
 def _bind(router: zmq.Socket[bytes], address: str) -> None:
