@@ -17,6 +17,7 @@ from distmon.core.events import AnyEvent, JobEnded, JobStarted, LaunchProgressed
 from distmon.launcher.driver import processes
 from distmon.launcher.plan import Plan
 from distmon.launcher.translate import SOURCE, Translator, shown
+from distmon.wire.clock import SteadyClock
 
 QUEUE_LIMIT = 10_000
 """Events that may wait for the viewer; past it the driver waits, and past its own limit drops output and counts it."""
@@ -32,7 +33,8 @@ class Runner:
     def __init__(self, plan: Plan, *, debug: bool = False) -> None:
         self._plan = plan
         self._debug = debug
-        self._translator = Translator(time.time_ns() - time.monotonic_ns())
+        self._clock = SteadyClock()
+        self._translator = Translator(self._clock.at)
         self._events: queue.Queue[AnyEvent] = queue.Queue(QUEUE_LIMIT)
         self._driver: subprocess.Popen[bytes] | None = None
         self._control: int | None = None
@@ -63,7 +65,7 @@ class Runner:
         )
         for text in plan.notices:
             self._put(NoticeGiven(at=self._now(), severity="info", text=text, source=SOURCE))
-        self._put(LaunchProgressed(at=self._now(), stage="starting_driver", detail=shown(plan.python)))
+        self._put(LaunchProgressed(at=self._now(), stage="resolving", detail=f"the training runs under {shown(plan.python)}"))
         self._start_driver()
 
     def poll(self) -> Iterator[AnyEvent]:
@@ -199,4 +201,4 @@ class Runner:
         self._events.put(event)
 
     def _now(self) -> float:
-        return self._translator.at(time.monotonic_ns())
+        return self._clock.now()

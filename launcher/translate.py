@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from typing import Any, cast, get_args
 
 from distmon.core.events import (
@@ -25,19 +26,15 @@ _STAGES = frozenset(get_args(LaunchStage))
 
 
 class Translator:
-    """One job's lines, in order. `anchor_ns` is wall minus monotonic time, read once by the caller."""
+    """One job's lines, in order. `at` gives the time of an event from CLOCK_MONOTONIC in ns, which the driver stamps."""
 
-    def __init__(self, anchor_ns: int) -> None:
-        self._anchor_ns = anchor_ns
+    def __init__(self, at: Callable[[int], float]) -> None:
+        self._at = at
         self._open: set[tuple[int, str, int, str]] = set()
-
-    def at(self, monotonic_ns: int) -> float:
-        """Seconds since the epoch."""
-        return (self._anchor_ns + monotonic_ns) / 1e9
 
     def translate(self, record: dict[str, Any]) -> AnyEvent | None:
         """The event that a line tells of; None where it has nothing to show."""
-        at = self.at(record["t"])
+        at = self._at(record["t"])
         match record["event"]:
             case "progress" if record["stage"] in _STAGES:
                 return LaunchProgressed(at=at, stage=cast(LaunchStage, record["stage"]), detail=record["detail"])

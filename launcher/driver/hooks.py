@@ -145,10 +145,11 @@ def _hook_progress(job: Job) -> None:
         return result
 
     server.init = init
-    _announce(job, launch, "_check_all_hosts_ssh_successful", "checking_hosts", "can ssh reach every host?")
-    _announce(job, getattr(launch, "driver_service", None), "get_common_interfaces", "checking_hosts", "network interfaces")
+    _announce(job, launch, "_check_all_hosts_ssh_successful", "checking_hosts", "does ssh reach every host?")
+    services = getattr(launch, "driver_service", None)
+    _announce(job, services, "get_common_interfaces", "checking_hosts", "finding the network interfaces")
     elastic = getattr(gloo_run, "ElasticDriver", None)
-    _announce(job, elastic, "wait_for_available_slots", "waiting_for_slots", "for hosts from the discovery script")
+    _announce(job, elastic, "wait_for_available_slots", "waiting_for_slots", "waiting for hosts from the discovery script")
     _hook_mesh(job)
 
 

@@ -67,7 +67,7 @@ class Job:
         self._unready = len(slots)
         places = [{"rank": s.rank, "host": s.hostname, "local_rank": s.local_rank} for s in slots]
         self.writer.emit("ranks_assigned", generation=self.generation, world_size=len(places), places=places)
-        self.writer.emit("progress", stage="rendezvous", detail=f"{len(places)} ranks")
+        self.writer.emit("progress", stage="rendezvous", detail=f"waiting for {len(places)} ranks to meet")
 
     def rank_ready(self) -> None:
         """One more rank has finished its rendezvous."""
@@ -75,7 +75,7 @@ class Job:
             self._unready -= 1
             complete = self._unready == 0
         if complete:
-            self.writer.emit("progress", stage="first_step", detail="all ranks have met")
+            self.writer.emit("progress", stage="first_step", detail="all ranks have met: waiting for the first step")
 
     def run_worker(self, command: WorkerCommand, place: Place, settings: Any, events: List[Any]) -> int:
         """Run one worker to its end and return its exit code; any of `events` set ends it."""

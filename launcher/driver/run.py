@@ -61,7 +61,7 @@ class Driver:
         self.finish(code, error)
 
     def _launch(self) -> None:
-        self.writer.emit("progress", stage="starting_driver", detail="loading Horovod")
+        self.writer.emit("progress", stage="starting_driver", detail="loading Horovod's launcher")
         launch = _load_horovod()
         args = _parse(launch, self.spec["flags"])
         args.command = self.spec["command"]

@@ -13,6 +13,7 @@ from tests.launcher.driving import CASES, alive, command, environment, within
 
 SCRIPT = str(CASES / "LE-07" / "train_children.py")
 HELPERS = 3
+DISTMON = [sys.executable, "-m", "distmon.tui.cli.main"]
 
 
 class Started:
@@ -20,10 +21,11 @@ class Started:
 
     def __init__(self, folder: Path, *flags: str, **changes: str) -> None:
         self.noted = folder / "pids"
+        record = str(folder / "session.jsonl")
         self.process = subprocess.Popen(
-            command("-np", "2", *flags, "--", sys.executable, SCRIPT),
+            [*DISTMON, "run", "--headless", "--record", record, "-np", "2", *flags, "--", sys.executable, SCRIPT],
             env=environment(PIDS=str(self.noted), **changes),
-            stdout=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
         assert within(40, lambda: len(self.pids()) == 2 * (1 + HELPERS)), self.pids()
@@ -37,12 +39,12 @@ class Started:
 
     def driver(self) -> int:
         """The process between distmon and the ranks' supervisors."""
-        (pid,) = children(self.process.pid)
+        (pid,) = [pid for pid in children(self.process.pid) if b"driver/main.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
         return pid
 
     def close(self) -> None:
         self.process.kill()
-        self.process.communicate()
+        self.process.wait()
 
 
 def children(parent: int) -> list[int]:
@@ -94,8 +96,9 @@ def test_sigterm_with_a_rank_behind_ssh(tmp_path: Path) -> None:
 
 def test_sigkill_of_distmon(tmp_path: Path) -> None:
     job = Started(tmp_path)
+    ours = children(job.process.pid)
     job.process.kill()
-    assert within(30, job.all_gone)
+    assert within(30, lambda: job.all_gone() and not any(map(alive, ours)))
     job.close()
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -32,6 +33,21 @@ def test_le09_here_and_behind_ssh(tmp_path: Path, network: list[str]) -> None:
     assert "node-ok" in log.read_text()
     assert SECRET not in log.read_text() + repr(job.events)
     assert "StrictHostKeyChecking" not in log.read_text()
+
+
+def test_le09_the_recording_and_the_report_hold_no_secret(tmp_path: Path) -> None:
+    session = tmp_path / "session.jsonl"
+    distmon = [sys.executable, "-m", "distmon.tui.cli.main"]
+    flags = ["-np", "2", "-H", "localhost:1,node-ok:1", "--network-interface", "lo"]
+    job = [sys.executable, str(CASES / "LE-09" / "show_env.py"), *CASE["argv"]]
+    env = environment(**CASE["env"], PATH=f"{CASES / 'common'}:{os.environ['PATH']}", SSH_STUB_LOG=str(tmp_path / "ssh.log"))
+    ran = subprocess.run([*distmon, "run", "--headless", "--record", session, *flags, "--", *job], env=env, capture_output=True)
+    assert ran.returncode == 0, ran.stderr.decode()
+    report = subprocess.run([*distmon, "report", session], env=env, capture_output=True)
+    assert report.returncode == 0, report.stderr.decode()
+    told = ran.stdout + ran.stderr + report.stdout + session.read_bytes() + (tmp_path / "ssh.log").read_bytes()
+    assert b"PATH_WITH_SPACE" in told
+    assert SECRET.encode() not in told
 
 
 def test_no_command_line_holds_the_environment(tmp_path: Path) -> None:

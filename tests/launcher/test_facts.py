@@ -66,7 +66,7 @@ def test_a_missing_script_is_found_out(tmp_path: Path, env: Path) -> None:
 
 def test_hosts_come_from_where_the_user_says(tmp_path: Path, env: Path) -> None:
     facts = gather(spec(tmp_path, "python", path=str(env)))
-    assert (facts.hosts, facts.local_hosts, facts.loopback) == ([Host("localhost", 2)], {"localhost"}, "lo")
+    assert (facts.hosts, facts.local_hosts, facts.loopback) == ([Host("localhost", 2)], frozenset({"localhost"}), "lo")
     (tmp_path / "hosts").write_text("127.0.0.1 slots=1\nno-such-host.invalid slots=2\n")
     facts = gather(spec(tmp_path, "python", path=str(env), hostfile="hosts"))
     assert facts.hosts == [Host("127.0.0.1", 1), Host("no-such-host.invalid", 2)]
