@@ -1,4 +1,4 @@
-"""Opening a large recording and moving in it. DISTMON_BENCH_SESSION_MB (default 1000) sets its size; making 1 GB takes minutes."""
+"""Opening a large recording and moving in it. DISTMON_BENCH_SESSION_MB (default 1000) is its size; 1 GB takes minutes to make."""
 
 from __future__ import annotations
 

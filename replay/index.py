@@ -28,7 +28,7 @@ from distmon.replay.session_file import Notes, SessionFile
 MAGIC = b"distmon index 1\n"
 KEYFRAME_BYTES = 512 << 10
 """A state is kept after this many bytes of events, or after KEYFRAME_RATIO times the size of the last one if that is more."""
-KEYFRAME_RATIO = 8
+KEYFRAME_RATIO = 4
 MARKS = 500
 _RECORD_LIMIT = 1 << 20
 

@@ -14,7 +14,7 @@ from distmon.core.fold import apply
 from distmon.core.state import SessionState
 from distmon.replay.index import Index, open_index
 from distmon.replay.lines import START
-from distmon.replay.session_file import Notes, SessionFile
+from distmon.replay.session_file import Notes, SessionFile, no_garbage_collection
 
 SLOWEST, FASTEST = 0.1, 1000.0
 
@@ -121,6 +121,13 @@ class Player:
     def seek(self, position_s: float) -> None:
         """Moves to a time; `take_state` then has the state of it."""
         at = self._start + min(max(position_s, 0.0), self.duration_s)
+        with no_garbage_collection():
+            state = self._fold_to(at)
+        self._sought, self._now, self._target, self._reached = state, state.now, at, True
+        self._last_clock = self._clock()
+
+    def _fold_to(self, at: float) -> SessionState:
+        """The state at a time; what follows is then pending."""
         state, position = self._index.start_for(at)
         self._events.close()
         self._events = self._session.events(Notes(), position)
@@ -130,8 +137,7 @@ class Player:
                 self._pending = event
                 break
             apply(state, event)
-        self._sought, self._now, self._target, self._reached = state, state.now, at, True
-        self._last_clock = self._clock()
+        return state
 
     def take_state(self) -> SessionState | None:
         """After a seek, once: the state to go on from, which the next events of `poll` continue."""

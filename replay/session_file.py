@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -157,13 +159,26 @@ def open_session(path: Path) -> SessionFile:
     return SessionFile(path, header, data)
 
 
+@contextmanager
+def no_garbage_collection() -> Iterator[None]:
+    """Building a state makes many objects that all stay, and no cycles; collections on the way double what it takes."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
 def load_state(path: Path) -> tuple[SessionState, Notes]:
     """The state at the end of a recording, and what could not be read."""
     session, state, notes = open_session(path), SessionState(), Notes()
     apply, count = fold.apply, fold.count_unknown
-    for event, _, _ in session.records(notes):
-        if isinstance(event, UnknownKind):
-            count(state, event.kind)
-        else:
-            apply(state, event)
+    with no_garbage_collection():
+        for event, _, _ in session.records(notes):
+            if isinstance(event, UnknownKind):
+                count(state, event.kind)
+            else:
+                apply(state, event)
     return state, notes
