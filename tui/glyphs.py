@@ -45,10 +45,13 @@ _ASCII: dict[str, str] = {
 
 
 def _braille_in_ascii(dots: int) -> str:
-    """A character for a braille cell that keeps its height: dots near the top, the middle, the bottom, or all over."""
+    """A character for a braille cell that keeps its height: dots near the top, the middle, the bottom, or all over.
+
+    A full cell is calm, because areas are made of it.
+    """
     top, middle, bottom = dots & 0x09, dots & 0x36, dots & 0xC0
-    if not dots:
-        return " "
+    if dots in (0, 0xFF):
+        return ":" if dots else " "
     if top and bottom:
         return "|" if middle else ":"
     if top:

@@ -89,9 +89,9 @@ def mixed(colour: str, other: str, share: float) -> str:
 
 
 DARK = Palette(
-    name="distmon-dark", dark=True, background="#0e1116", raised="#171c24", text="#d7dde6", muted="#8b96a5", border="#323b48",
-    focus="#5aa9f7", accent="#5aa9f7", good="#5fd38a", warn="#f0b75a", bad="#ff7b72", selected="#1f3350", track="#2a323e",
-    input_wait="#f0b75a", compute="#5aa9f7", exposed_communication="#d78cf0", optimizer="#5fd3bf", rest="#8b96a5",
+    name="distmon-dark", dark=True, background="#0e1116", raised="#171c24", text="#d7dde6", muted="#939eac", border="#323b48",
+    focus="#5aa9f7", accent="#5aa9f7", good="#5fd38a", warn="#f0b75a", bad="#ff7b72", selected="#1b2d47", track="#2a323e",
+    input_wait="#f0b75a", compute="#5aa9f7", exposed_communication="#d78cf0", optimizer="#5fd3bf", rest="#939eac",
     series=("#5aa9f7", "#5fd38a", "#f0b75a", "#d78cf0", "#5fd3bf", "#ff7b72"),
 )  # fmt: skip
 LIGHT = Palette(
@@ -129,13 +129,28 @@ def palette_named(theme: str) -> Palette:
     return PALETTES.get(theme, DARK)
 
 
+_ANSI_VARIABLES = {
+    "ansi-background": "ansi_black",
+    "ansi-foreground": "ansi_white",
+    "border-blurred": "ansi_black",
+    "block-cursor-foreground": "ansi_black",
+    "block-cursor-background": "ansi_white",
+    "input-cursor-background": "ansi_black",
+    "input-cursor-foreground": "ansi_bright_white",
+    "input-cursor-text-style": "reverse",
+    "input-selection-background": "ansi_bright_blue",
+    "input-selection-foreground": "ansi_black",
+}
+"""What the framework's own widgets ask of a theme of sixteen colours."""
+
+
 def textual_theme(palette: Palette) -> Theme:
     """The palette as a Textual theme, for the framework's own widgets (palette, scroll bars, inputs)."""
     if palette.ansi:
         names = {"primary": "ansi_blue", "accent": "ansi_cyan", "success": "ansi_green", "warning": "ansi_yellow"}
         return Theme(
             name=palette.name, **names, error="ansi_red", foreground="ansi_default", background="ansi_default",
-            surface="ansi_default", panel="ansi_default", boost="ansi_default", ansi=True,
+            surface="ansi_default", panel="ansi_default", boost="ansi_default", ansi=True, variables=_ANSI_VARIABLES,
         )  # fmt: skip
     return Theme(
         name=palette.name, primary=palette.accent, secondary=palette.muted, accent=palette.accent, success=palette.good,

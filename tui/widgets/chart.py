@@ -82,10 +82,10 @@ def time_axis(data: ChartData, count: int) -> TimeAxis:
 
 def _squeeze(needed: float, interval: float) -> float:
     """The least step that fits, from a quarter of the interval on, in a series whose neighbours differ by at most a half."""
-    multiple = 1
-    while interval / 4 * multiple < needed:
-        multiple += max(1, multiple // 3)
-    return interval / 4 * multiple
+    eighths = 2
+    while interval / 8 * eighths < needed:
+        eighths += max(1, eighths // 3)
+    return interval / 8 * eighths
 
 
 class Chart(Panel):

@@ -53,7 +53,9 @@ class Line:
 
 
 def cut(line: Line, width: int) -> Line:
-    """The line's first `width` cells, the last of them an ellipsis."""
+    """The line's first `width` cells, the last of them an ellipsis; a line that fits is left as it is."""
+    if line.width <= width:
+        return line
     result = Line()
     for text, style in line.pieces:
         room = width - result.width

@@ -9,7 +9,7 @@ from textual import events
 from textual.strip import Strip
 
 from distmon.tui.widgets.canvas import Canvas
-from distmon.tui.widgets.line import Line
+from distmon.tui.widgets.line import Line, cut
 
 
 @dataclass(frozen=True)
@@ -84,11 +84,9 @@ class Panel(Canvas, can_focus=True):
             left.add(f" {self.number}", palette.style("key"))
         left.add(f" {self.title} ", palette.style("focus" if self.has_focus else "text", bold=True))
         corner = "─╮" if self.boxed else "─"
-        caption = self.caption()
-        right = Line([(" ", rule)]).extend(caption).add(" ", rule) if caption.width else Line()
+        caption, room = self.caption(), width - left.width - len(corner) - 3
+        right = Line([(" ", rule)]).extend(cut(caption, room)).add(" ", rule) if caption.width and room >= 8 else Line()
         right.add(corner, rule)
-        if left.width + right.width >= width:
-            right = Line([(corner, rule)])
         return left.pad(width - right.width, rule, "─").extend(right).strip(width, self.base)
 
     def _framed(self, body: list[Strip], rule: Style) -> list[Strip]:

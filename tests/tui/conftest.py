@@ -1,0 +1,191 @@
+"""What the tests of the screens share: sources of ready-made events, a player and a job that only remember, and grids."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from rich.style import Style
+from textual.app import App
+from textual.pilot import Pilot
+from textual.strip import Strip
+
+from distmon.core.events import AnyEvent
+from distmon.core.fold import apply
+from distmon.core.state import SessionState
+from distmon.tui.app import DistmonApp
+
+CASES = Path(__file__).parent.parent / "data" / "cases"
+TRUECOLOR = {"COLORTERM": "truecolor", "LANG": "C.UTF-8"}
+
+
+class ListSource:
+    """Gives the events that it is told to give, once."""
+
+    def __init__(self, events: Iterable[AnyEvent] = ()) -> None:
+        self.waiting = list(events)
+
+    def poll(self) -> Iterator[AnyEvent]:
+        while self.waiting:
+            yield self.waiting.pop(0)
+
+
+@dataclass
+class FakeJob:
+    running: bool = True
+    stopped: int = 0
+
+    def stop(self) -> None:
+        self.stopped += 1
+        self.running = False
+
+
+@dataclass
+class FakePlayer:
+    """A player over ready-made events that remembers what it was asked."""
+
+    events: Sequence[AnyEvent]
+    position_s: float = 10.0
+    duration_s: float = 60.0
+    speed: float = 1.0
+    playing: bool = True
+    asked: list[str] = field(default_factory=list)
+    _sought: SessionState | None = None
+
+    @property
+    def marks(self) -> Sequence[tuple[float, str]]:
+        return [(15.0, "info"), (45.0, "error")]
+
+    def poll(self) -> Iterator[AnyEvent]:
+        return iter(())
+
+    def play(self) -> None:
+        self.playing = True
+        self.asked.append("play")
+
+    def pause(self) -> None:
+        self.playing = False
+        self.asked.append("pause")
+
+    def set_speed(self, speed: float) -> None:
+        self.speed = speed
+        self.asked.append(f"speed {speed:g}")
+
+    def step(self, count: int = 1) -> None:
+        self.playing = False
+        self.asked.append(f"step {count}")
+
+    def seek(self, position_s: float) -> None:
+        self.position_s = position_s
+        self.asked.append(f"seek {position_s:g}")
+        start = self.events[0].at
+        self._sought = folded(event for event in self.events if event.at <= start + position_s)
+
+    def take_state(self) -> SessionState | None:
+        state, self._sought = self._sought, None
+        return state
+
+
+def folded(events: Iterable[AnyEvent]) -> SessionState:
+    """The state after these events."""
+    state = SessionState()
+    for event in events:
+        apply(state, event)
+    return state
+
+
+Opened = tuple[DistmonApp, Pilot[int], ListSource]
+OpenApp = Callable[..., AbstractAsyncContextManager[Opened]]
+
+
+@asynccontextmanager
+async def _open_app(
+    events: Iterable[AnyEvent] = (),
+    size: tuple[int, int] = (80, 24),
+    player: FakePlayer | None = None,
+    job: FakeJob | None = None,
+    environment: dict[str, str] | None = None,
+) -> AsyncIterator[Opened]:
+    source = ListSource()
+    app = DistmonApp(source, player, job, state=folded(events), environment={**TRUECOLOR, **(environment or {})})
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+        yield app, pilot, source
+
+
+@pytest.fixture
+def open_app() -> OpenApp:
+    return _open_app
+
+
+@pytest.fixture
+def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def strips(app: App[int]) -> list[Strip]:
+    """The finished lines of the whole screen, filters applied."""
+    width, height = app.size
+    return [Strip(line, width) for line in app.screen._compositor.render_strips()][:height]
+
+
+def text_grid(app: App[int]) -> list[str]:
+    """What is on the screen, one string a row, blanks at the right included."""
+    return [strip.text for strip in strips(app)]
+
+
+def style_grid(app: App[int]) -> list[str]:
+    """Per row the runs of equal style as `start:foreground/background/marks`."""
+    rows = []
+    for strip in strips(app):
+        x, runs, last = 0, [], ""
+        for segment in strip:
+            words = _style_words(segment.style)
+            if words != last:
+                runs.append(f"{x}:{words}")
+                last = words
+            x += segment.cell_length
+        rows.append(" ".join(runs))
+    return rows
+
+
+def _style_words(style: Style | None) -> str:
+    if style is None:
+        return "-"
+    marks = "b" * bool(style.bold) + "d" * bool(style.dim) + "r" * bool(style.reverse)
+    colour = style.color.name if style.color else "-"
+    background = style.bgcolor.name if style.bgcolor else "-"
+    return f"{colour}/{background}" + (f"/{marks}" if marks else "")
+
+
+@pytest.fixture(name="text_grid")
+def text_grid_fixture() -> Callable[[App[int]], list[str]]:
+    return text_grid
+
+
+@pytest.fixture(name="style_grid")
+def style_grid_fixture() -> Callable[[App[int]], list[str]]:
+    return style_grid
+
+
+@pytest.fixture(name="folded")
+def folded_fixture() -> Callable[[Iterable[AnyEvent]], SessionState]:
+    return folded
+
+
+@pytest.fixture
+def fake_player() -> type[FakePlayer]:
+    return FakePlayer
+
+
+@pytest.fixture
+def fake_job() -> type[FakeJob]:
+    return FakeJob

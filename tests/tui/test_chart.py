@@ -1,0 +1,94 @@
+"""Down-sampling keeps peaks, gaps stay gaps, and the axes hold still."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distmon.tui.theme import DARK
+from distmon.tui.widgets.chart import ChartData, EventLine, Plot, Series, time_axis
+from distmon.tui.widgets.raster import bins, bridged, dots, nice_ceiling, nice_time_step
+
+
+def test_one_high_sample_in_a_day_survives() -> None:
+    times = [float(t) for t in range(86_400)]
+    values = [1.0] * 86_400
+    values[54_321] = 99.0
+    columns = bins(times, values, 0.0, 864.0, 100)
+    assert [c[1] for c in columns if c] == [99.0 if i == 62 else 1.0 for i in range(100)]
+
+
+def test_missing_and_nan_values_are_gaps() -> None:
+    assert bins([0.0, 1.0, 2.0, 3.0], [1.0, None, math.nan, 2.0], 0.0, 1.0, 4) == [(1.0, 1.0), None, None, (2.0, 2.0)]
+
+
+def test_a_short_hole_is_bridged_and_a_long_one_is_not() -> None:
+    columns = [(0.0, 0.0), None, (2.0, 2.0), None, None, None, (0.0, 0.0)]
+    assert bridged(columns, 1) == [(0.0, 0.0), (1.0, 1.0), (2.0, 2.0), None, None, None, (0.0, 0.0)]
+
+
+def test_a_steep_line_has_no_holes() -> None:
+    masks = dots([(0.0, 0.0), (7.0, 7.0)], 2, 0.0, 7.0)
+    filled = [mask for row in masks for mask in row]
+    assert sum(mask.bit_count() for mask in filled) == 8
+
+
+def test_dots_outside_the_axis_are_drawn_at_its_edge() -> None:
+    assert dots([(50.0, 50.0)], 1, 0.0, 10.0) == [[0x01]]
+
+
+@given(st.floats(1e-6, 1e9), st.floats(0, 1e9))
+def test_the_value_axis_covers_and_is_used(value: float, previous: float) -> None:
+    top = nice_ceiling(value, previous)
+    assert top >= value
+    assert value >= 0.39 * top
+
+
+def test_the_value_axis_stays_while_it_suits() -> None:
+    assert nice_ceiling(480, previous=600) == 600
+    assert nice_ceiling(200, previous=600) == 250
+
+
+@given(st.floats(0.01, 1e6))
+def test_time_steps_are_long_enough(seconds: float) -> None:
+    assert nice_time_step(seconds) >= seconds * (1 - 1e-9)
+
+
+def data(seconds: int, window_s: float | None = None) -> ChartData:
+    times = [0.5 + t for t in range(seconds)]
+    return ChartData((Series("s", times, [100.0] * seconds, "series0"),), now=float(seconds), window_s=window_s)
+
+
+@given(st.integers(3, 20_000))
+def test_the_whole_session_fills_two_thirds_of_its_axis_and_never_leaves_it(seconds: int) -> None:
+    axis = time_axis(data(seconds), 100)
+    span = axis.step * axis.count
+    assert seconds <= span * (1 + 1e-9)
+    assert seconds >= 0.66 * span or axis.step == 0.25
+
+
+@pytest.mark.parametrize("window_s", [None, 60.0])
+def test_a_second_more_moves_a_window_by_whole_columns_and_a_session_not_at_all(window_s: float | None) -> None:
+    a, b = time_axis(data(500, window_s), 100), time_axis(data(501, window_s), 100)
+    assert a.step == b.step
+    assert ((b.start - a.start) / a.step).is_integer()
+    assert window_s is not None or a.start == b.start
+
+
+def rows(plot: Plot) -> list[str]:
+    return ["".join(text for text, _ in line.pieces) for line in plot.lines()]
+
+
+def test_axes_have_labels_and_events_have_lines() -> None:
+    chart = ChartData(data(60).series, (EventLine(30.0, "bad"),), now=60.0)
+    drawn = rows(Plot(chart, DARK, 40, 7, 0.0))
+    assert [line[:6] for line in drawn] == ["  120┤", "     │", "     │", " 60.0┤", "     │", "     │", "    0┤", "     └"]
+    assert drawn[-1].split() == ["└0:00", "0:30"]
+    assert sum("┊" in line for line in drawn) == 6
+
+
+def test_an_empty_chart_says_why() -> None:
+    assert any("no steps yet" in line for line in rows(Plot(ChartData(now=5.0), DARK, 40, 5, 0.0)))

@@ -1,0 +1,93 @@
+"""Logs are bounded, filtered as they come, and hold still while someone reads."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from textual.app import App, ComposeResult
+
+from distmon.core.state import LogEntry, OutputLine
+from distmon.tui.view.logs import Feed, event_line, output_line
+from distmon.tui.widgets.log_view import LogView
+
+
+def line(number: int, rank: int = 0) -> OutputLine:
+    return OutputLine(1.0, rank, "host", "stdout", f"line {number}")
+
+
+def feed(limit: int = 100) -> Feed[OutputLine]:
+    return Feed(output_line, limit)
+
+
+def test_only_new_lines_are_taken_and_numbers_grow() -> None:
+    log, lines = deque([line(0), line(1)], maxlen=3), feed()
+    assert [x.text for x in lines.update(log)[:]] == ["line 0", "line 1"]
+    log.append(line(2))
+    log.append(line(3))
+    assert [(x.number, x.text) for x in lines.update(log)[:]] == [(i, f"line {i}") for i in range(4)]
+
+
+def test_a_log_that_moved_on_further_than_it_holds_is_read_from_its_start() -> None:
+    log, lines = deque([line(0)], maxlen=2), feed()
+    lines.update(log)
+    log.extend(line(i) for i in range(1, 9))
+    assert [x.text for x in lines.update(log)[:]] == ["line 7", "line 8"]
+
+
+def test_another_state_after_a_seek_replaces_what_was_there() -> None:
+    lines = feed()
+    lines.update(deque([line(0), line(1)]))
+    assert [x.text for x in lines.update(deque([line(5)]))[:]] == ["line 5"]
+    assert len(lines.update(deque())) == 0
+
+
+def test_a_filter_by_rank_and_text_holds_for_lines_that_come_later() -> None:
+    log, lines = deque([line(0), line(1, rank=3), line(10, rank=3)]), feed()
+    lines.set_filter(3, "LINE 1")
+    assert [x.text for x in lines.update(log)[:]] == ["line 1", "line 10"]
+    log.append(line(11, rank=3))
+    log.append(line(12, rank=2))
+    assert [x.text for x in lines.update(log)[:]] == ["line 1", "line 10", "line 11"]
+
+
+def test_user_made_text_is_cleaned() -> None:
+    shown = output_line(0, OutputLine(0.0, 1, "h", "stderr", "\x1b[31mred\x1b]0;x\x07 [b]"))
+    assert shown.text == "red [b]"
+    assert event_line(0, LogEntry(0.0, "error", "rank 1 died\x1b[2J")).text == "rank 1 died"
+
+
+class LogApp(App[None]):
+    def compose(self) -> ComposeResult:
+        yield LogView("output", 6, empty="empty", id="log")
+
+
+async def test_a_scroll_up_stops_following_and_holds_the_place_until_the_end_is_reached_again() -> None:
+    app, log, lines = LogApp(), deque([line(i) for i in range(30)], maxlen=40), feed(40)
+    async with app.run_test(size=(40, 12)) as pilot:
+        view = app.query_one(LogView)
+        view.show(lines.update(log))
+        await pilot.pause()
+
+        def top() -> str:
+            return view.draw_body(36, 10)[0].text.strip()
+
+        assert top() == "0 │ line 20"
+        view.scroll_by(-5)
+        assert not view.following
+        log.extend(line(i) for i in range(30, 36))
+        view.show(lines.update(log))
+        assert top() == "0 │ line 15"
+        view.scroll_by(100)
+        assert view.following
+        assert top() == "0 │ line 26"
+
+
+async def test_lines_that_fall_off_the_far_end_do_not_break_a_paused_view() -> None:
+    app, log, lines = LogApp(), deque([line(i) for i in range(30)], maxlen=30), feed(30)
+    async with app.run_test(size=(40, 12)):
+        view = app.query_one(LogView)
+        view.show(lines.update(log))
+        view.navigate("first")
+        log.extend(line(i) for i in range(30, 90))
+        view.show(lines.update(log))
+        assert view.draw_body(36, 10)[0].text.strip() == "0 │ line 60"

@@ -1,0 +1,276 @@
+"""Every key does what the table of bindings says; mouse; and the screen's manners."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from textual.app import App
+from textual.events import MouseScrollDown
+
+from distmon.core import events as ev
+from distmon.core.events import AnyEvent
+from distmon.core.synthetic import Script, session
+from distmon.tui.bindings import COMMANDS, PANELS, WHILE_HELPING
+from distmon.tui.theme import PALETTES
+from distmon.tui.view.chrome import help_lines
+
+Grid = Callable[[App[int]], list[str]]
+
+
+def running(ranks: int = 4, nodes: int = 2, seconds: int = 30) -> list[AnyEvent]:
+    """A job under way, one rank of it slow."""
+    script = Script(ranks=ranks, nodes=nodes, seconds=seconds, slow_rank=1, delay_s=0.03)
+    return [event for event in session(script) if not isinstance(event, (ev.WorkerExited, ev.JobEnded, ev.SessionEnded))]
+
+
+def test_no_key_is_bound_twice() -> None:
+    keys = [key for command in COMMANDS for key in command.keys]
+    assert len(keys) == len(set(keys))
+
+
+def test_the_help_names_every_command_and_fits_in_80_columns() -> None:
+    lines = ["".join(text for text, _ in line.pieces) for line in help_lines(list(COMMANDS), PALETTES["distmon-dark"], 72, 40)]
+    for command in COMMANDS:
+        assert any(command.help in line for line in lines)
+    assert max(map(len, lines)) <= 72
+
+
+async def test_the_screen_says_what_the_state_says(open_app, text_grid: Grid) -> None:
+    async with open_app(running()) as (app, _, _):
+        screen = "\n".join(text_grid(app))
+    for part in ("training", "python train.py --lr 0.1", "4 ranks on 2 nodes", "rank 1 is late", "node-001", "▲ slow", "rendezvous 0", "step 1"):
+        assert part in screen, part
+
+
+@pytest.mark.parametrize("number", range(1, 7))
+async def test_a_number_focuses_its_panel_and_again_zooms_it(open_app, number: int) -> None:
+    async with open_app(running()) as (app, pilot, _):
+        name = PANELS[number - 1]
+        overview = app.overview
+        overview.choices.focused = PANELS[number % 6]
+        await pilot.press(str(number))
+        assert overview.choices.focused == name
+        assert overview.focused is overview.parts.panels[name]
+        await pilot.press(str(number))
+        assert overview.choices.zoomed == name
+        assert [p for p in PANELS if overview.parts.panels[p].display] == [name]
+        await pilot.press("escape")
+        assert overview.choices.zoomed is None
+        assert all(panel.display for panel in overview.parts.panels.values())
+
+
+async def test_tab_goes_round_the_panels_and_back(open_app) -> None:
+    async with open_app(running()) as (app, pilot, _):
+        seen = []
+        for _ in PANELS:
+            await pilot.press("tab")
+            seen.append(app.overview.choices.focused)
+        assert sorted(seen) == sorted(PANELS)
+        await pilot.press("shift+tab")
+        assert app.overview.choices.focused == seen[-2]
+
+
+async def test_arrows_select_and_enter_opens_details_that_follow_and_escape_closes(open_app, text_grid: Grid) -> None:
+    async with open_app(running()) as (app, pilot, _):
+        await pilot.press("down", "down")
+        assert app.overview.parts.ranks.model.selected == 1
+        await pilot.press("enter")
+        assert app.overview.choices.details == ("rank", 1)
+        assert any("rank 1" in row and "Esc closes" in row for row in text_grid(app))
+        await pilot.press("j")
+        assert app.overview.choices.details == ("rank", 2)
+        await pilot.press("k", "G")
+        assert app.overview.parts.ranks.model.selected == 3
+        await pilot.press("g")
+        assert app.overview.parts.ranks.model.selected == 0
+        await pilot.press("escape")
+        assert app.overview.choices.details is None
+
+
+async def test_tab_reaches_open_details_to_scroll_them(open_app) -> None:
+    async with open_app(running()) as (app, pilot, _):
+        await pilot.press("v", "6", "tab")
+        assert app.overview.focused is app.overview.parts.details
+        assert app.overview.focused_panel is app.overview.parts.details
+
+
+async def test_v_tells_why_with_evidence_and_what_to_try(open_app, text_grid: Grid) -> None:
+    async with open_app(running(), size=(120, 40)) as (app, pilot, _):
+        await pilot.press("v")
+        screen = "\n".join(text_grid(app))
+        for verdict in app.overview.facts.verdicts[:1]:
+            assert verdict.evidence[:60] in screen
+            assert verdict.try_first[:60] in screen
+
+
+async def test_s_sorts_by_the_next_column_and_capital_s_reverses(open_app) -> None:
+    async with open_app(running()) as (app, pilot, _):
+        await pilot.press("s")
+        assert app.overview.choices.sorts["ranks"] == ("late", True)
+        assert app.overview.parts.ranks.model.keys[0] == 1
+        await pilot.press("S")
+        assert app.overview.parts.ranks.model.keys[-1] == 1
+
+
+async def test_a_click_on_a_column_sorts_by_it_and_again_reverses(open_app) -> None:
+    async with open_app(running()) as (app, pilot, _):
+        table = app.overview.parts.ranks
+        header = "".join(segment.text for segment in table.draw_body(*table.body_size)[0])
+        await pilot.click("#ranks", offset=(table.body_left + header.index("comm") + 1, 1))
+        assert app.overview.choices.sorts["ranks"] == ("exposed_communication", True)
+        await pilot.click("#ranks", offset=(table.body_left + header.index("comm") + 1, 1))
+        assert app.overview.choices.sorts["ranks"] == ("exposed_communication", False)
+
+
+async def test_a_click_selects_a_row_and_the_wheel_scrolls_without_selecting(open_app) -> None:
+    async with open_app(running(ranks=64, nodes=8)) as (app, pilot, _):
+        table = app.overview.parts.ranks
+        await pilot.click("#ranks", offset=(5, 3))
+        assert table.model.selected == 1
+        assert app.overview.focused is table
+        await pilot._post_mouse_events([MouseScrollDown], "#ranks", (5, 3), button=0)
+        await pilot.pause()
+        assert table.model.top == 3
+        assert table.model.selected == 1
+
+
+async def test_slash_filters_the_focused_panel_while_typing_and_escape_drops_it(open_app, text_grid: Grid) -> None:
+    async with open_app(running(ranks=64, nodes=8)) as (app, pilot, _):
+        table = app.overview.parts.ranks
+        await pilot.press("slash", *"node-003")
+        assert table.model.keys == list(range(24, 32))
+        await pilot.press("enter")
+        assert not app.overview.choices.prompting
+        assert table.model.keys == list(range(24, 32))
+        assert any("8 of 64" in row for row in text_grid(app))
+        await pilot.press("escape")
+        assert len(table.model.keys) == 64
+        await pilot.press("slash", *"slow", "escape")
+        assert not app.overview.choices.prompting
+        assert len(table.model.keys) == 64
+
+
+async def test_r_shows_the_output_of_the_selected_rank_only(open_app) -> None:
+    events = running()
+    lines = ev.OutputWritten(at=events[-1].at, rank=2, host="node-001", local_rank=0, output="stderr", lines=["only rank two"])
+    async with open_app([*events, lines]) as (app, pilot, _):
+        await pilot.press("g", "down", "down", "r")
+        output = app.overview.parts.output
+        assert [line.text for line in output._lines] == ["only rank two"]
+        await pilot.press("r")
+        assert len(output._lines) == 31
+
+
+async def test_question_mark_opens_and_closes_help_and_keys_do_not_fall_through(open_app, text_grid: Grid) -> None:
+    async with open_app(running()) as (app, pilot, _):
+        await pilot.press("question_mark")
+        assert any("? or Esc closes" in row for row in text_grid(app))
+        await pilot.press("z", "s", "down")
+        assert app.overview.choices.zoomed is None
+        assert app.overview.choices.sorts["ranks"] == ("rank", False)
+        assert app.overview.parts.overlays["help"]._top == 1
+        await pilot.press("question_mark")
+        assert not app.overview.choices.helping
+        assert {"help", "back", "navigate", "leave"} <= set(WHILE_HELPING)
+
+
+async def test_t_goes_through_all_themes_and_back(open_app) -> None:
+    async with open_app(running()) as (app, pilot, _):
+        seen = [app.theme]
+        for _ in PALETTES:
+            await pilot.press("t")
+            seen.append(app.theme)
+        assert seen[0] == seen[-1]
+        assert set(seen) == set(PALETTES)
+
+
+async def test_w_changes_the_time_window_of_the_chart(open_app, text_grid: Grid) -> None:
+    async with open_app(running()) as (app, pilot, _):
+        await pilot.press("w")
+        assert any("last 1 min" in row for row in text_grid(app))
+        await pilot.press("w", "w", "w")
+        assert app.overview.choices.window == 0
+
+
+async def test_the_palette_offers_every_command(open_app) -> None:
+    async with open_app(running()) as (app, pilot, _):
+        offered = {command.title for command in app.get_system_commands(app.screen)}
+        assert offered == {c.label for c in COMMANDS if c.where != "bar" and c.action != "command_palette"}
+        await pilot.press("ctrl+p")
+        await pilot.pause()
+        await pilot.press(*"zoom", "enter")
+        await pilot.pause()
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        assert app.overview.choices.zoomed == "ranks"
+
+
+async def test_q_leaves_at_once_when_no_job_would_end(open_app, fake_job) -> None:
+    job = fake_job(running=False)
+    async with open_app(running(), job=job) as (app, pilot, _):
+        await pilot.press("q")
+        assert app.return_value == 0
+        assert job.stopped == 0
+
+
+@pytest.mark.parametrize("answer", ["n", "escape"])
+async def test_q_asks_when_a_job_would_end_and_no_stays(open_app, fake_job, text_grid: Grid, answer: str) -> None:
+    job = fake_job()
+    async with open_app(running(), job=job) as (app, pilot, _):
+        await pilot.press("q")
+        assert any("Stop it and leave?" in row for row in text_grid(app))
+        await pilot.press("s", "z", answer)
+        assert app.overview.choices.question == ""
+        assert app.overview.choices.zoomed is None
+        assert app.is_running and job.stopped == 0
+
+
+async def test_yes_stops_the_job_and_leaves(open_app, fake_job) -> None:
+    job = fake_job()
+    async with open_app(running(), job=job) as (app, pilot, _):
+        await pilot.press("q", "y")
+        assert job.stopped == 1
+        assert app.return_value == 0
+
+
+async def test_a_frame_without_events_writes_nothing(open_app) -> None:
+    async with open_app(running()) as (app, pilot, _):
+        app.frame()
+        await pilot.pause()
+        drawn: list[object] = []
+        for widget in app.screen.query("*"):
+            widget.refresh = lambda *regions, **options: drawn.append(regions)  # type: ignore[method-assign]
+        app.overview.redraw()
+        assert drawn == []
+
+
+async def test_user_made_names_show_as_they_are_and_command_nothing(open_app, text_grid: Grid) -> None:
+    bad = "\x1b[2Jevil[red]\x1b]0;t\x07"
+    events = [
+        ev.SessionStarted(at=0.0, session_id="s", distmon_version="0"),
+        ev.JobStarted(at=0.0, job="j", command=["python", bad], np=1),
+        ev.NodeJoined(at=0.1, node="n0", host=bad),
+        ev.WorkerStarted(at=0.2, host=bad, local_rank=0, rank=0),
+        ev.OutputWritten(at=0.3, rank=0, host=bad, local_rank=0, output="stdout", lines=[bad + "said"]),
+        ev.NoticeGiven(at=0.3, severity="error", text=bad),
+    ]
+    async with open_app(events, size=(120, 40)) as (app, _, _):
+        screen = "\n".join(text_grid(app))
+    assert "\x1b" not in screen
+    assert screen.count("evil[red]") >= 5
+
+
+@pytest.mark.parametrize("environment", [{"DISTMON_ASCII": "1"}, {"LC_ALL": "C"}])
+async def test_ascii_only_is_ascii_only_everywhere(open_app, text_grid: Grid, environment: dict[str, str]) -> None:
+    async with open_app(running(), environment=environment) as (app, pilot, _):
+        for keys in ("escape", "question_mark", "escape", "ctrl+p"):
+            await pilot.press(keys)
+            assert "\n".join(text_grid(app)).isascii()
+
+
+async def test_no_color_draws_no_colour(open_app, style_grid: Grid, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    async with open_app(running(), environment={"NO_COLOR": "1"}) as (app, _, _):
+        colours = {run.partition(":")[2].rpartition("/")[0] if run.count("/") > 1 else run.partition(":")[2] for row in style_grid(app) for run in row.split()}
+    assert colours <= {"-/-", "default/default", "-/default", "default/-", "-"}

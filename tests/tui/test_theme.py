@@ -1,0 +1,70 @@
+"""Every word can be read in every theme, and no state is told by colour alone."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from textual.color import Color
+
+from distmon.tui.glyphs import STATES, ascii_only, to_ascii
+from distmon.tui.theme import PALETTES, Palette
+from distmon.tui.view.words import SEVERITY, job_state, node_state, rank_state
+
+WORDS = (
+    "text", "muted", "accent", "good", "warn", "bad", "input_wait", "compute", "exposed_communication", "optimizer", "rest",
+)  # fmt: skip
+OWN_COLOURS = [palette for palette in PALETTES.values() if not palette.ansi]
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance as WCAG 2 defines it."""
+    linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in (v / 255 for v in Color.parse(colour).rgb)]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(a: str, b: str) -> float:
+    bright, dark = sorted((luminance(a), luminance(b)), reverse=True)
+    return (bright + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("palette", OWN_COLOURS, ids=lambda p: p.name)
+def test_words_have_a_contrast_of_4_5(palette: Palette) -> None:
+    colours = {role: getattr(palette, role) for role in WORDS} | {f"series{i}": c for i, c in enumerate(palette.series)}
+    for (role, colour), ground in itertools.product(colours.items(), ("background", "raised", "selected")):
+        assert contrast(colour, getattr(palette, ground)) >= 4.5, (role, ground)
+
+
+def test_states_differ_by_shape_and_still_do_in_ascii() -> None:
+    assert len(set(STATES.values())) == len(STATES)
+    assert len({to_ascii(glyph) for glyph in STATES.values()}) == len(STATES)
+
+
+def test_states_of_ranks_nodes_and_jobs_differ_by_shape() -> None:
+    ranks = [rank_state(state)[0] for state in ("starting", "training", "silent", "unmeasured", "ended", "SIGKILL")]
+    nodes = [node_state(state)[0] for state in ("live", "stale", "lost", "left")]
+    jobs = [job_state("idle", None, "")[0], job_state("launching", None, "")[0], job_state("running", None, "")[0]]
+    jobs += [job_state("ended", 0, "finished")[0], job_state("ended", 1, "failed")[0]]
+    for glyphs in (ranks, nodes, jobs, [glyph for glyph, _ in SEVERITY.values()]):
+        assert len(set(glyphs)) == len(glyphs)
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({"LANG": "C.UTF-8"}, False),
+        ({"LANG": "de_DE.utf8"}, False),
+        ({"LANG": "de_DE.ISO-8859-1"}, True),
+        ({"LC_ALL": "C"}, True),
+        ({"LC_ALL": "POSIX", "LANG": "en_US.UTF-8"}, True),
+        ({"LANG": "en_US.UTF-8", "DISTMON_ASCII": "1"}, True),
+        ({"LANG": "en_US.UTF-8", "DISTMON_ASCII": "0"}, False),
+    ],
+)
+def test_ascii_only(environment: dict[str, str], expected: bool) -> None:
+    assert ascii_only(environment) is expected
+
+
+def test_to_ascii_keeps_the_width() -> None:
+    assert to_ascii("● node – 日本") == "* node - ????"
+    assert to_ascii("⣀⣤⣿⠉▁█╭─╮") == ".*:'_#+-+"
