@@ -77,7 +77,7 @@ def why(error: Exception) -> str:
         return f"not readable: {error.filename or 'no permission'}"
     if isinstance(error, OSError):
         return f"{error.strerror or error}: {error.filename}" if error.filename else str(error.strerror or error)
-    return f"not understood: {error}"
+    return str(error) or type(error).__name__
 
 
 def rate(before: int | None, after: int, interval_s: float) -> float | None:

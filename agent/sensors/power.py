@@ -17,9 +17,11 @@ _MOST_WATTS = 2000
 class _Zone:
     """One counter, in microjoules, that starts over at `range_uj`."""
 
-    def __init__(self, folder: Path, name: str, within: str) -> None:
+    def __init__(self, folder: Path, name: str, within: str, whole: bool) -> None:
         self.name = name
         self.within = within
+        self.whole = whole
+        """A package or the platform, which always draws something."""
         self.range_uj = int((folder / "max_energy_range_uj").read_bytes())
         self._file = KernelFile(folder / "energy_uj")
         self._last_uj: int | None = None
@@ -29,6 +31,8 @@ class _Zone:
         now_uj = int(self._file.read())
         last_uj, elapsed_ns = self._last_uj, now_ns - self._last_ns
         self._last_uj, self._last_ns = now_uj, now_ns
+        if self.whole and now_uj == last_uj:
+            raise ValueError("its counter stands still")
         joules = None if last_uj is None else _energy_j(last_uj, now_uj, self.range_uj, elapsed_ns / 1e9)
         watts = None if joules is None else round(joules * 1e9 / elapsed_ns, 3)
         return PowerRail(name=self.name, watts=watts, source="rapl", energy_j=joules, within=self.within)
@@ -57,19 +61,20 @@ class RaplSensor:
 
 
 def _find_zones(folder: Path) -> list[_Zone]:
-    """Packages and what is under them. A package seen through two drivers (intel-rapl, intel-rapl-mmio) counts once."""
+    """Packages and what is under them. A package that a second driver (intel-rapl-mmio) shows as well counts once."""
     if not folder.is_dir():
         return []
-    tops = sorted(entry for entry in os.listdir(folder) if entry.startswith("intel-rapl:") and entry.count(":") == 1)  # noqa: PTH208
-    names = {top: _name(folder / top) for top in tops}
+    names = {entry: _name(folder / entry) for entry in sorted(os.listdir(folder)) if entry.startswith("intel-rapl:")}  # noqa: PTH208
     platform = _PLATFORM if _PLATFORM in names.values() else ""
     zones: list[_Zone] = []
-    for top, name in names.items():
-        zones.append(_Zone(folder / top, name, "" if name == platform else platform))
-        for sub in sorted(entry for entry in os.listdir(folder / top) if entry.startswith(f"{top}:")):  # noqa: PTH208
-            part = _name(folder / top / sub)
+    for entry, part in names.items():
+        package = names.get(entry.rpartition(":")[0])
+        if package is None:
+            zones.append(_Zone(folder / entry, part, "" if part == platform else platform, whole=True))
+        else:
             # DRAM hangs under its package in the tree, but the package's counter does not hold it.
-            zones.append(_Zone(folder / top / sub, f"{name}/{part}", name if part in _INSIDE_PACKAGE else platform))
+            within = package if part in _INSIDE_PACKAGE else platform
+            zones.append(_Zone(folder / entry, f"{package}/{part}", within, whole=False))
     return zones
 
 

@@ -142,7 +142,7 @@ def test_a_new_identity_comes_after_the_steps_of_the_old_one() -> None:
 
 
 def test_messages_become_their_events() -> None:
-    said = [
+    said: list[dict[str, Any]] = [
         {"type": "metrics", "values": {"loss": 0.5}, "step": 7, "epoch": 1},
         {"type": "model", "parameters": 10, "gradient_bytes": 40, "tensors": 2, "optimizer": "SGD"},
         {"type": "progress", "epoch": 0, "epochs": 3, "steps_per_epoch": 20},
