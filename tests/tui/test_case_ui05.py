@@ -1,0 +1,68 @@
+"""Case UI-05: selection, scroll, details and focus hold while the order reverses and nodes join and leave."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+
+from textual.app import App
+
+from distmon.core import events as ev
+from distmon.core.events import AnyEvent
+
+CASE = Path(__file__).parent.parent / "data" / "cases" / "UI-05"
+EXPECTED = json.loads((CASE / "expected.json").read_text())
+
+
+def seconds() -> dict[int, list[AnyEvent]]:
+    """The case's samples as events, by second; a node without a sample has left."""
+    by_second: dict[int, dict[str, float]] = defaultdict(dict)
+    for text in (CASE / "samples.jsonl").read_text().splitlines():
+        record = json.loads(text)
+        by_second[record["t"]][record["node"]] = record["gpu_util"]
+    present: set[str] = set()
+    result: dict[int, list[AnyEvent]] = {}
+    for t, loads in sorted(by_second.items()):
+        at = float(t)
+        joined = [ev.NodeJoined(at=at, node=node, host=node) for node in loads.keys() - present]
+        left = [ev.NodeLeft(at=at, node=node) for node in present - loads.keys()]
+        samples = [
+            ev.NodeSampled(at=at, node=node, interval_s=1.0, gpus=[ev.GpuReading(index=0, utilization_percent=load)])
+            for node, load in loads.items()
+        ]
+        result[t] = [*sorted(joined, key=lambda e: e.node), *left, *samples, ev.Ticked(at=at)]
+        present = set(loads)
+    return result
+
+
+async def test_selection_details_focus_and_scroll_hold(open_app, text_grid: Callable[[App[int]], list[str]]) -> None:
+    script = seconds()
+    async with open_app(size=tuple(EXPECTED["size"])) as (app, pilot, source):
+        nodes = app.overview.parts.nodes
+        tops, notes = [], {}
+        for t in sorted(script):
+            source.waiting.extend(script[t])
+            app.frame()
+            await pilot.pause()
+            if t == 1:
+                await pilot.press("3", *["s"] * 4)
+                assert app.overview.choices.sorts["nodes"] == ("gpu", True)
+                nodes.select(EXPECTED["selected_at_t1"])
+                await pilot.press("enter")
+            if t >= 1:
+                tops.append(nodes.model.top)
+                assert app.overview.focused is nodes
+                notes[t] = app.overview.choices.note
+            if 1 <= t < 12:
+                assert nodes.model.selected == "node-d", t
+                assert nodes.model.selected in nodes.model.in_view()
+                assert any("node node-d" in row for row in text_grid(app)), t
+        assert max(abs(b - a) for a, b in zip(tops, tops[1:], strict=False)) <= EXPECTED["scroll_jump_rows_max"]
+        assert nodes.model.selected is not None and nodes.model.selected != "node-d"
+        assert "node-d left" in notes[12]
+        assert nodes.model.selected in notes[12]
+        screen = text_grid(app)
+        assert any(f"node {nodes.model.selected}" in row for row in screen)
+        assert any("node-d left" in row for row in screen)
