@@ -33,7 +33,7 @@ def fold_fingerprint() -> str:
 
 def encode_state(state: SessionState) -> bytes:
     """The state, compressed."""
-    packed: bytes = zstd().ZstdCompressor(level=1).compress(_encoder.encode(state))
+    packed: bytes = zstd().ZstdCompressor(level=1, write_checksum=True).compress(_encoder.encode(state))
     return packed
 
 

@@ -61,8 +61,8 @@ class Recorder:
                 raise ValueError("a recording begins with its SessionStarted")
             self._start_index(line)
         self.events += 1
-        self._pass_to_index(event, len(line) + 1)
         self._lines.append(line)
+        self._pass_to_index(event, len(line) + 1)
         if self._clock() - self._flushed >= FLUSH_S:
             self.flush()
 

@@ -40,7 +40,7 @@ def sections(session: model.Session) -> list[Section]:
         Section("Findings", lines=_verdicts(session)),
         Section("Failure", lines=_failure(session)),
         Section("Throughput after warm-up", facts=_throughput(session)),
-        Section("A steady step, mean over ranks", table=_step_table(session)),
+        Section(f"A{' steady' * (session.warmup.steps is not None)} step, mean over ranks", table=_step_table(session)),
         Section("Where the time went", table=_wall_table(session)),
         Section("Ranks", table=_rank_table(session)),
         Section("Nodes", table=_node_table(session)),
