@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -41,8 +42,9 @@ class _Identity(Struct):
     """What the probe says after each init; the rest of it is for people who read rings."""
 
     rank: int
-    size: int
-    local_rank: int
+    size: int = 0
+    """0 where the launcher does not say it."""
+    local_rank: int = 0
     local_size: int = 0
     generation: int = 0
     frameworks: dict[str, str] = {}
@@ -128,7 +130,7 @@ class Worker:
             self.unreadable += 1
             return None
         self.rank, self._epoch = known.rank, None
-        self.local_job = known.size == known.local_size
+        self.local_job = 0 < known.size == known.local_size
         framework, version = next(iter(known.frameworks.items()), ("", ""))
         return WorkerIdentified(
             at=at,
@@ -194,11 +196,25 @@ class Worker:
             self._begin_epoch(epoch, at, out)
         if fields.get("type") in _WITHOUT_EVENT:
             return
+        if fields.get("type") == "metrics":
+            fields = self._only_numbers(fields, at, out)
         event = _event(fields, {"at": at, "worker": self.worker, "rank": self._rank})
         if event is None:
             self.unreadable += 1
         else:
             out.append(Kept(event, _keep_name(event)))
+
+    def _only_numbers(self, fields: dict[str, Any], at: float, out: list[Kept]) -> dict[str, Any]:
+        """Metrics without those that are infinite or not a number, which no session file can hold: these are told as unseen."""
+        values = fields.get("values")
+        if not isinstance(values, dict):
+            return fields
+        odd = {name: value for name, value in values.items() if isinstance(value, float) and not math.isfinite(value)}
+        for name, value in odd.items():
+            reason = f"its value is {value}"
+            unseen = PhaseUnseen(at=at, worker=self.worker, rank=self._rank, field=f"metric {name}", reason=reason)
+            out.append(Kept(unseen, _keep_name(unseen)))
+        return {**fields, "values": {name: value for name, value in values.items() if name not in odd}}
 
     def _said_at(self, fields: dict[str, Any]) -> float:
         time_ns = fields.get("time_ns")
@@ -284,6 +300,8 @@ def _event(fields: dict[str, Any], common: dict[str, Any]) -> AnyEvent | None:
         return None
     kind, names = found
     named = {name: fields[name] for name in names if name in fields}
+    if named.get("epoch") == _UNKNOWN_EPOCH:
+        del named["epoch"]
     own = {name: value for name, value in common.items() if name in kind.__struct_fields__}
     try:
         event: AnyEvent = msgspec.convert({"kind": kind.__struct_config__.tag, **own, **named}, kind)

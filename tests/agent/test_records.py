@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -160,6 +161,23 @@ def test_messages_become_their_events() -> None:
         PhaseUnseen(**common, field="compute", reason="compiled"),
         MarkSet(at=1001.0, rank=1, text="now", step=3),
     ]
+
+
+def test_a_loss_that_is_no_number_is_told_and_the_other_metrics_stay() -> None:
+    said = Message({"type": "metrics", "values": {"loss": math.nan, "lr": 0.1}, "step": 7, "epoch": -1, "time_ns": SECOND})
+    common: dict[str, Any] = {"at": 1001.0, "worker": "n/77-4242", "rank": 1}
+    assert events(worker(), Message(IDENTITY), said)[1:] == [
+        PhaseUnseen(**common, field="metric loss", reason="its value is nan"),
+        MetricsLogged(**common, values={"lr": 0.1}, step=7),
+    ]
+
+
+def test_a_launcher_that_says_only_the_rank() -> None:
+    one = worker()
+    (identified,) = events(one, Message({"type": "identity", "rank": 4}))
+    assert isinstance(identified, WorkerIdentified)
+    assert (identified.rank, identified.size) == (4, 0)
+    assert not one.local_job
 
 
 def test_an_epoch_starts_once_whoever_says_it() -> None:
