@@ -17,6 +17,7 @@ VERBS = {
     "replay": ("distmon.tui.cli.replay", "show a recorded session on the same screens"),
     "report": ("distmon.tui.cli.report", "the numbers of recorded sessions, as text, Markdown or JSON"),
     "compare": ("distmon.tui.cli.compare", "two recorded sessions side by side"),
+    "export": ("distmon.tui.cli.export", "a recorded session for other tools: CSV or a Chrome trace"),
     "overhead": ("distmon.tui.cli.overhead", "what distmon's timing costs your own job"),
     "horovod": ("distmon.tui.cli.horovod", "build Horovod for a Python environment"),
 }

@@ -11,7 +11,7 @@ from distmon.replay.paths import demo_session, find_session
 from distmon.replay.report import model
 from distmon.replay.report.mask import plain
 from distmon.replay.report.summarise import summarise
-from distmon.replay.session_file import load_state
+from distmon.replay.session_file import Notes, load_state
 
 SESSION_HELP = "a recording: its path, a part of its name in the recordings' folder, or `last`"
 
@@ -24,10 +24,15 @@ def resolve(argument: str | None, *, demo: bool) -> Path:
 def load_summary(path: Path) -> model.Session:
     """Reads a recording through; says on standard error what of it could not be read."""
     state, notes = load_state(path)
-    sentences = notes.sentences()
+    return summarise(state, str(path), warn(path, notes))
+
+
+def warn(path: Path, notes: Notes) -> list[str]:
+    """Says on standard error, and returns, what of a recording could not be read."""
+    sentences = [plain(sentence) for sentence in notes.sentences()]
     for sentence in sentences:
-        sys.stderr.write(f"distmon: warning: {path}: {plain(sentence)}\n")
-    return summarise(state, str(path), [plain(sentence) for sentence in sentences])
+        sys.stderr.write(f"distmon: warning: {path}: {sentence}\n")
+    return sentences
 
 
 def write_json(value: msgspec.Struct) -> None:

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from distmon.core import events as ev
+from distmon.core.synthetic import Script, session
+from distmon.replay.export import CSV_COLUMNS, write_chrome, write_csv
+from distmon.replay.recorder import Recorder
+from distmon.tui.cli.main import main
+
+SCRIPT = Script(ranks=2, nodes=1, seconds=5, gpus_per_node=1)
+EVENTS = list(session(SCRIPT))
+STEPS = [event for event in EVENTS if isinstance(event, ev.StepsRecorded)]
+
+
+def test_csv_has_a_row_for_each_step_of_each_rank() -> None:
+    out = io.StringIO()
+    count = write_csv(EVENTS, SCRIPT.start, out)
+    rows = list(csv.DictReader(io.StringIO(out.getvalue())))
+    assert len(rows) == count == sum(len(batch.duration_ns) for batch in STEPS)
+    assert tuple(rows[0]) == CSV_COLUMNS
+    first = rows[0]
+    assert float(first["started_s"]) == pytest.approx(1.0)
+    assert round(float(first["duration_s"]) * 1e9) == STEPS[0].duration_ns[0]
+    assert (first["rank"], first["step"], first["samples"]) == ("0", "0", "32")
+
+
+def test_csv_leaves_what_was_not_measured_empty() -> None:
+    blind = ev.StepsRecorded(
+        at=2.0, node="n", worker="w", rank=0, generation=0, first_step=7, origin=1.0, start_ns=[0], duration_ns=[10**9]
+    )
+    out = io.StringIO()
+    write_csv([blind], 0.0, out)
+    assert out.getvalue().splitlines()[1] == "0,0,7,,1.000000000,1.000000000,,,,,"
+
+
+def test_the_trace_holds_steps_with_their_phases_inside() -> None:
+    out = io.StringIO()
+    notice = ev.NoticeGiven(at=SCRIPT.start + 3, severity="warning", text='a "quoted" notice')
+    count = write_chrome([*EVENTS, notice], SCRIPT.start, out)
+    trace = json.loads(out.getvalue())["traceEvents"]
+    assert len(trace) == count
+    steps = [line for line in trace if line.get("cat") == "step" and line["tid"] == 1]
+    assert len(steps) == sum(len(batch.duration_ns) for batch in STEPS if batch.rank == 1)
+    ends = {line["ts"]: line["ts"] + line["dur"] for line in steps}
+    for line in trace:
+        if line.get("cat") == "phase" and line["tid"] == 1:
+            begun = max(ts for ts in ends if ts <= line["ts"])
+            assert line["ts"] + line["dur"] <= ends[begun] + 0.01
+    names = {line["args"]["name"] for line in trace if line["ph"] == "M"}
+    assert {"node-000", "rank 0", "rank 1"} <= names
+    assert {line["name"] for line in trace if line["ph"] == "C"} == {"cpu_percent", "power_w", "gpu0_percent"}
+    assert trace[-1]["name"] == 'a "quoted" notice'
+
+
+def test_the_verb_makes_a_new_file_and_never_overwrites(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recording, target = tmp_path / "s.jsonl.zst", tmp_path / "out.csv"
+    with Recorder(recording) as recorder:
+        for event in EVENTS:
+            recorder.write(event)
+    assert main(["export", str(recording), "--to", "csv", "-o", str(target)]) == 0
+    before = target.read_text()
+    assert before.startswith("generation,rank")
+    assert main(["export", str(recording), "--to", "csv", "-o", str(target)]) == 1
+    assert "there already" in capsys.readouterr().err and target.read_text() == before
+    assert main(["export", str(recording), "--to", "chrome", "-o", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["traceEvents"]
+    assert main(["export", str(recording), "--to", "xls", "-o", "-"]) == 2
