@@ -76,7 +76,8 @@ def _worker_exited(state: SessionState, event: ev.WorkerExited) -> None:
     rank = _rank(state, event.rank)
     rank.exit_code, rank.signal, rank.exited_at = event.exit_code, event.signal, event.at
     if event.exit_code == 0 or event.expected:
-        _say(state, event.at, "info", f"rank {event.rank} ended", event.rank, event.host)
+        how = "ended" if event.exit_code == 0 else "was stopped"
+        _say(state, event.at, "info", f"rank {event.rank} {how}", event.rank, event.host)
     else:
         cause = event.signal or f"exit code {event.exit_code}"
         _say(state, event.at, "error", f"rank {event.rank} died: {cause}", event.rank, event.host)
