@@ -14,24 +14,23 @@ class Exit(NamedTuple):
     local_rank: int
     host: str
     generation: int
+    """Rounds of rendezvous before it ended."""
     exit_code: int
     signal: Optional[int]
     at_ns: int
     stopped: bool
-    """The launcher had asked it to end."""
+    """The launcher had asked it to end, or had taken its slot away."""
     last_lines: List[str]
 
 
-def first_failure(exits: List[Exit]) -> Optional[Exit]:
-    """The root cause among the last generation's own deaths: the earliest that does not look like a peer's loss.
+def first_failure(exits: List[Exit], generation: int) -> Optional[Exit]:
+    """The root cause among the deaths of the job's last generation: the earliest that does not look like a peer's loss.
 
     A peer's loss shows as HorovodInternalError or an abort inside Gloo; a culprit that takes its time to exit can be noticed
-    after those. Workers that the launcher stopped are no failures.
+    after those. Workers that the launcher stopped are no failures, and an elastic job has outlived those of earlier rounds.
     """
-    own = [end for end in exits if end.exit_code != 0 and not end.stopped]
-    last = max((end.generation for end in own), default=0)
     return min(
-        (end for end in own if end.generation == last),
+        (end for end in exits if end.exit_code != 0 and not end.stopped and end.generation == generation),
         key=lambda end: (_is_knock_on(end), end.at_ns),
         default=None,
     )

@@ -5,7 +5,7 @@ import signal
 import sys
 import threading
 import time
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
 
 from . import processes, remote
 from .channel import EventWriter
@@ -52,6 +52,7 @@ class Job:
         self.writer = writer
         self.generation = -1
         self._unready = 0
+        self._assigned: Set[Tuple[str, int]] = set()
         self.stopping = False
         self.exits: List[Exit] = []
         self._failed_at: Optional[float] = None
@@ -65,9 +66,10 @@ class Job:
         """A rendezvous round gave out ranks."""
         self.generation += 1
         self._unready = len(slots)
+        self._assigned = {(slot.hostname, slot.local_rank) for slot in slots}
         places = [{"rank": s.rank, "host": s.hostname, "local_rank": s.local_rank} for s in slots]
         self.writer.emit("ranks_assigned", generation=self.generation, world_size=len(places), places=places)
-        self.writer.emit("progress", stage="rendezvous", detail=f"waiting for {len(places)} ranks to meet")
+        self.writer.emit("progress", stage="rendezvous", detail=f"waiting for {_count(len(places))} to meet")
 
     def rank_ready(self) -> None:
         """One more rank has finished its rendezvous."""
@@ -82,7 +84,10 @@ class Job:
         mark = self._next_mark()
         folder = settings.output_filename
         files = OutputFiles(folder, place.rank, settings.num_proc) if folder else None
-        worker = self._launch(self._spec(command, place, mark), place, settings, files)
+        try:
+            worker = self._launch(self._spec(command, place, mark), place, settings, files)
+        except OSError as error:
+            return self._not_launched(place, error)
         while worker.read(POLL_S):
             if worker.ordered_at is None and (any(e.is_set() for e in events) or (place.static and self._overdue())):
                 worker.order(POLITE)
@@ -90,7 +95,8 @@ class Job:
         if place.local:
             processes.send(processes.marked(mark), signal.SIGKILL)
         if worker.exit is None:
-            self._on_exit({"exit_code": code, "signal": None, "pid": None}, place, worker)
+            lost = {"exit_code": code, "signal": None, "pid": None}
+            self._record_exit(lost, place, worker.ordered_at is not None, worker.last_lines())
         if files:
             files.close()
         with self._lock:
@@ -136,6 +142,7 @@ class Job:
             "environment": {_latin(name): _latin(value) for name, value in environment.items()},
             "inherit_environment": not place.local,
             "cwd": _latin(os.getcwd()),
+            "open_files": processes.inherited_open_files_limit() if place.local else None,
             "mark": mark,
         }
 
@@ -152,6 +159,13 @@ class Job:
             worker.order(POLITE)
         return worker
 
+    def _not_launched(self, place: Place, error: OSError) -> int:
+        """The supervisor, or the ssh to it, could not be started: a failure as a shell would tell it."""
+        text = f"cannot start {error.filename or 'a supervisor'}: {error.strerror}"
+        self.writer.emit_output(place.rank, place.host, place.local_rank, "stderr", [(text, "\n")])
+        self._record_exit({"exit_code": 127, "signal": None, "pid": None}, place, False, [text])
+        return 127
+
     def _on_frame(self, frame: Dict[str, Any], place: Place, worker: Worker, files: Optional[OutputFiles]) -> None:
         kind = frame["frame"]
         if kind == "output":
@@ -161,23 +175,25 @@ class Job:
         elif kind == "started":
             self.writer.emit("worker_started", pid=frame["pid"], generation=place.generation, **place.names())
         elif kind == "exited":
-            self._on_exit(frame, place, worker)
+            self._record_exit(frame, place, worker.ordered_at is not None, worker.last_lines())
         elif kind == "leftovers":
             self.writer.emit("leftovers", names=frame["names"], **place.names())
         elif kind == "notice":
             text = f"rank {place.rank} on {place.host}: {frame['text']}"
             self.writer.emit("notice", severity="warning", text=text)
 
-    def _on_exit(self, frame: Dict[str, Any], place: Place, worker: Worker) -> None:
+    def _record_exit(self, frame: Dict[str, Any], place: Place, asked: bool, last_lines: List[str]) -> None:
         # Another host's monotonic clock says nothing here.
         at_ns = frame["at_ns"] if place.local and "at_ns" in frame else int(time.monotonic() * 1e9)
+        # Horovod ends a worker whose slot it has taken away by letting it abort.
+        removed = not place.static and (place.host, place.local_rank) not in self._assigned
         end = Exit(
-            generation=place.generation,
+            generation=self.generation,
             exit_code=frame["exit_code"],
             signal=frame["signal"],
             at_ns=at_ns,
-            stopped=worker.ordered_at is not None,
-            last_lines=worker.last_lines(),
+            stopped=asked or removed,
+            last_lines=last_lines,
             **place.names(),
         )
         self.exits.append(end)
@@ -185,6 +201,10 @@ class Job:
             self._failed_at = time.monotonic()
         told = {name: getattr(end, name) for name in ("exit_code", "signal", "stopped", "generation")}
         self.writer.emit("worker_exited", t=at_ns, pid=frame["pid"], **told, **place.names())
+
+
+def _count(ranks: int) -> str:
+    return "1 rank" if ranks == 1 else f"{ranks} ranks"
 
 
 def _latin(text: str) -> str:

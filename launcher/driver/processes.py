@@ -5,6 +5,7 @@ Standard library only, and sent as source to other hosts: imports nothing of dis
 
 import ctypes
 import os
+import resource
 import signal
 from typing import Dict, Iterable, List, Optional, Set
 
@@ -82,6 +83,26 @@ def marked(value_prefix: str) -> Set[int]:
             if fields and fields[0] not in "ZX":
                 found.add(pid)
     return found
+
+
+_inherited_open_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def raise_open_files_limit() -> None:
+    """Allow this process all the files that it may have: a driver holds a few for each rank."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def inherited_open_files_limit() -> int:
+    """The soft limit that this process started with, which its workers are to have."""
+    return _inherited_open_files
+
+
+def set_open_files_limit(soft: int) -> None:
+    """For this process and those that it starts."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def name_of(pid: int) -> str:

@@ -17,7 +17,7 @@ from typing import Any, Dict, List, NoReturn, Optional
 from . import built, channel, hooks
 from .failure import as_record, first_failure
 from .job import Job
-from .processes import MARK
+from .processes import MARK, raise_open_files_limit
 
 POLITE_LIMIT_S = 8.0
 """A polite stop that has not ended the job by then becomes a firm one: a hanging discovery script can hold Horovod for ever."""
@@ -115,8 +115,8 @@ class Driver:
     def _watch(self, limit_s: float, firm: bool) -> None:
         def end() -> None:
             if self._emptied(limit_s) or firm:
-                # Horovod gets a moment to return by itself.
-                time.sleep(HOROVOD_LIMIT_S)
+                # Horovod gets a moment to return by itself, and longer where it has the workers to end.
+                time.sleep(POLITE_LIMIT_S if self.unhooked and not firm else HOROVOD_LIMIT_S)
                 self.finish(1, "")
             else:
                 self.order(True, signal.SIGTERM)
@@ -138,7 +138,8 @@ class Driver:
             self.job.stop(False)
             self._emptied(POLITE_LIMIT_S)
         self.job.sweep()
-        failure = first_failure(self.job.exits)
+        # Where Horovod calls the job a success, what died on the way was made up for.
+        failure = first_failure(self.job.exits, self.job.generation) if code or self.stop_signal else None
         if self.stop_signal is not None:
             code, reason = 128 + self.stop_signal, "stopped"
         elif failure is not None:
@@ -158,6 +159,7 @@ def run(control: int, events: int) -> NoReturn:
     line = channel.read_line(control)
     if not line:
         os._exit(1)
+    raise_open_files_limit()
     driver = Driver(json.loads(line.decode("ascii")), channel.EventWriter(events))
     signal.signal(signal.SIGINT, driver.on_signal)
     signal.signal(signal.SIGTERM, driver.on_signal)

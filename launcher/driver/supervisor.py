@@ -84,6 +84,8 @@ class Supervisor:
 
     def _prepare(self) -> None:
         processes.adopt_orphans()
+        if self.spec["open_files"] is not None:
+            processes.set_open_files_limit(self.spec["open_files"])
         wake_read, wake_write = os.pipe()
         os.set_blocking(wake_read, False)
         os.set_blocking(wake_write, False)

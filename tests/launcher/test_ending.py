@@ -118,6 +118,16 @@ def test_sigkill_of_a_supervisor_fails_its_rank_and_leaves_nothing(tmp_path: Pat
     job.close()
 
 
+def test_sigterm_where_horovod_starts_the_ranks_itself(tmp_path: Path) -> None:
+    """It leaves helpers behind; the driver finds them by the job's mark."""
+    (tmp_path / "sitecustomize.py").write_text("import horovod.runner.util.remote as remote\ndel remote.get_ssh_command\n")
+    job = Started(tmp_path, PYTHONPATH=str(tmp_path))
+    job.process.send_signal(signal.SIGTERM)
+    assert within(15, job.all_gone)
+    assert job.process.wait(5) == 143
+    job.close()
+
+
 def test_a_rank_that_ignores_sigterm_is_killed_after_its_grace(tmp_path: Path) -> None:
     code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(90)"
     process = subprocess.Popen(command("-np", "1", "--", sys.executable, "-c", code), env=environment(), stdout=subprocess.PIPE)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -77,3 +78,18 @@ def test_words_that_are_no_utf8_pass_unchanged() -> None:
     raw = os.fsdecode(b"caf\xe9")
     job = run("-np", "1", "--", sys.executable, "-c", code, raw, env=environment(RAW=raw))
     assert job.lines(0) == [repr(b"caf\xe9") + " " + repr(b"caf\xe9")]
+
+
+def test_limits_on_open_files_are_the_users_own() -> None:
+    code = "import resource; print(*resource.getrlimit(resource.RLIMIT_NOFILE))"
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert run("-np", "1", "--", sys.executable, "-c", code).lines(0) == ["{} {}".format(*limits)]
+
+
+def test_a_missing_ssh_is_said_so(tmp_path: Path) -> None:
+    (tmp_path / "python").symlink_to(sys.executable)
+    # Horovod checks its hosts through a shell that has no ssh either.
+    flags = ("-np", "1", "-H", "node-ok:1", "--network-interface", "lo")
+    job = run(*flags, "--", sys.executable, env=environment(PATH=str(tmp_path)))
+    assert job.exit_code == 1
+    assert "ssh" in job.ended.detail

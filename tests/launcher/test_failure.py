@@ -10,26 +10,26 @@ def ended(rank: int, code: int, at_ms: int, *, stopped: bool = False, generation
 
 
 def test_the_earliest_by_time_not_by_rank() -> None:
-    first = first_failure([ended(0, 1, 300), ended(1, 1, 200), ended(2, 0, 100)])
+    first = first_failure([ended(0, 1, 300), ended(1, 1, 200), ended(2, 0, 100)], 0)
     assert first is not None and first.rank == 1
 
 
 def test_an_abort_or_a_lost_peer_is_a_consequence_even_when_noticed_first() -> None:
     lost = "horovod.common.exceptions.HorovodInternalError: Connection closed by peer"
-    first = first_failure([ended(0, 134, 100), ended(1, 1, 110, said=lost), ended(2, 1, 900, said="ValueError: nan")])
+    first = first_failure([ended(0, 134, 100), ended(1, 1, 110, said=lost), ended(2, 1, 900, said="ValueError: nan")], 0)
     assert first is not None and first.rank == 2
 
 
 def test_where_all_look_like_consequences_the_earliest_counts() -> None:
-    first = first_failure([ended(0, 134, 200), ended(1, 134, 100)])
+    first = first_failure([ended(0, 134, 200), ended(1, 134, 100)], 0)
     assert first is not None and first.rank == 1
 
 
 def test_workers_that_were_stopped_or_belong_to_an_earlier_round_are_none() -> None:
     exits = [ended(0, 143, 400, stopped=True), ended(1, 137, 10, generation=0), ended(2, 1, 300, generation=1)]
-    first = first_failure(exits)
+    first = first_failure(exits, 1)
     assert first is not None and first.rank == 2
-    assert first_failure([ended(0, 0, 1), ended(1, 143, 2, stopped=True)]) is None
+    assert first_failure([ended(0, 0, 1), ended(1, 143, 2, stopped=True)], 0) is None
 
 
 def test_the_record_names_the_signal() -> None:

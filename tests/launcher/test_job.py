@@ -192,6 +192,21 @@ def test_elastic_on_one_machine_starts_without_a_flag_for_the_interface(tmp_path
     assert job.of(JobStarted)[0].network_interface == "lo"
 
 
+def test_a_worker_whose_slot_was_taken_away_is_no_failure(tmp_path: Path) -> None:
+    """Horovod lets it abort with 134, as if it had crashed."""
+    hosts = tmp_path / "hosts"
+    hosts.write_text("localhost:2\n")
+    script = str(Path(__file__).with_name("elastic_script.py"))
+    flags = ("-np", "2", "--min-np", "1", "--host-discovery-script", f"cat {hosts}")
+    job = run(*flags, "--", sys.executable, script, str(hosts), env=environment(OMP_NUM_THREADS="1"), timeout_s=100)
+    assert job.exit_code == 0, job.ended
+    assert [event.world_size for event in job.of(RanksAssigned)] == [2, 1]
+    (removed,) = [event for event in job.of(WorkerExited) if event.rank == 1]
+    assert (removed.exit_code, removed.expected) == (134, True)
+    assert job.lines(0) == ["alone"]
+    assert job.ended.failure is None
+
+
 def test_generations_and_marks_reach_the_worker() -> None:
     code = "import os; [print(os.environ[n]) for n in ('DISTMON_GENERATION', 'PYTHONPATH', 'DISTMON_RING_DIR', 'DISTMON_JOB')]"
     job = run("-np", "1", *python(code), env=environment(PYTHONPATH="/mine"))
