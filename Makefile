@@ -10,7 +10,7 @@ STATE := $(or $(XDG_STATE_HOME),$(HOME)/.local/state)/distmon
 
 .PHONY: help run test check bench cluster lock clean
 help:
-	@echo "make run      the cockpit on a real training of 2 ranks, about 90 seconds (PYTHON=... trains with a Python of yours)"
+	@echo "make run      the cockpit on a real training of 2 ranks, a minute or two (PYTHON=... trains with a Python of yours)"
 	@echo "make test     all tests"
 	@echo "make check    lint, types and the import rules"
 	@echo "make bench    every benchmark, a JSON line per figure (ONLY=probe: one of $(BENCHES))"
@@ -20,7 +20,7 @@ help:
 
 run:
 	@$(SET_UP) $(if $(PYTHON),--without-training)
-	@$(BIN)/distmon run -np 2 -- $(or $(PYTHON),$(BIN)/python) examples/torch_digits.py --epochs 1000 --seconds 90
+	@$(BIN)/distmon run -np 2 -- $(or $(PYTHON),$(BIN)/python) examples/torch_digits.py --epochs 150 --seconds 120
 
 test:
 	@$(SET_UP)

@@ -175,7 +175,9 @@ def _fetch_source(
     run_long([*download, *wanted], "Downloading Horovod's source", log, report, environment)
     archive = next(work.glob("horovod-*.tar.gz"))
     with tarfile.open(archive) as package:
-        package.extractall(work, filter="data")
+        # Debian 12's Python 3.11.2 has no filters.
+        package.extraction_filter = getattr(tarfile, "data_filter", lambda member, _: member)
+        package.extractall(work)
     return work / f"horovod-{HOROVOD_VERSION}"
 
 

@@ -38,11 +38,16 @@ def cuda_of_torch():
     with open(os.path.join(os.path.dirname(spec.origin), "version.py")) as source:
         exec(source.read(), values)
     return values.get("cuda")
+def libc():
+    try:
+        return os.confstr("CS_GNU_LIBC_VERSION").replace(" ", "")
+    except (AttributeError, OSError, ValueError):
+        return "".join(platform.libc_ver()) or sysconfig.get_platform()
 torch = version_of(["torch"])
 print(json.dumps({
     "python_version": "%d.%d" % sys.version_info[:2],
     "abi": sysconfig.get_config_var("SOABI") or sys.implementation.cache_tag,
-    "libc": "".join(platform.libc_ver()) or sysconfig.get_platform(),
+    "libc": libc(),
     "headers": os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h")),
     "pip": importlib.util.find_spec("pip") is not None,
     "torch": torch,
