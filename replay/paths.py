@@ -46,15 +46,22 @@ def new_recording(script: str, session_id: str, now: float | None = None, folder
 
 
 def remove_old(folder: Path, now: float, keep_bytes: int = KEEP_BYTES, keep_days: float = KEEP_DAYS) -> list[Path]:
-    """Removes automatic recordings past the limits in age and in size together, the oldest first; returns what it removed."""
+    """Removes automatic recordings past the limits in age, and in size with their indexes, the oldest first; returns them."""
     removed, total = [], 0
     for position, (path, info) in enumerate(recordings(folder)):
-        total += info.st_size
+        total += info.st_size + _size(index_path(path))
         if position >= NEWEST_KEPT and (total > keep_bytes or now - info.st_mtime > keep_days * 86_400):
             path.unlink(missing_ok=True)
             index_path(path).unlink(missing_ok=True)
             removed.append(path)
     return removed
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0
 
 
 def recordings(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:

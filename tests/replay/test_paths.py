@@ -47,7 +47,9 @@ def test_old_recordings_go_by_age_and_by_size_and_the_newest_stay(tmp_path: Path
     notes = make(tmp_path, "notes.txt", 999)
     assert remove_old(tmp_path, NOW) == [old]
     assert not index.exists() and notes.exists() and all(p.exists() for p in young)
-    assert remove_old(tmp_path, NOW, keep_bytes=15) == [young[5]]
+    make(tmp_path, "0.jsonl.idx", 0, size=100)
+    assert remove_old(tmp_path, NOW, keep_bytes=160) == []
+    assert remove_old(tmp_path, NOW, keep_bytes=155) == [young[5]]
 
 
 def test_a_session_is_a_path_a_name_or_the_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
