@@ -68,7 +68,7 @@ def write_chrome(events: Iterable[ev.AnyEvent], start: float, out: TextIO) -> in
     count = 0
     for event in events:
         for line in trace.lines(event):
-            out.write((",\n" if count else "\n") + json.dumps(line, ensure_ascii=False))
+            out.write((",\n" if count else "\n") + json.dumps(line))
             count += 1
     out.write("\n]}\n")
     return count

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -221,6 +224,14 @@ def test_the_verbs_print_each_form(recordings: tuple[str, str], capsys: pytest.C
     assert json.loads(capsys.readouterr().out)["measures"][0]["ratio"] == pytest.approx(0.83, rel=0.03)
     assert main(["compare", *recordings]) == 0
     assert "OTHER AGAINST BASE" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("form", [[], ["--json"], ["--markdown"]])
+def test_a_locale_without_dashes_is_no_obstacle(recordings: tuple[str, str], form: list[str]) -> None:
+    command = [sys.executable, "-m", "distmon.tui.cli.main", "report", recordings[0], *form]
+    result = subprocess.run(command, capture_output=True, check=False, env=os.environ | {"PYTHONIOENCODING": "ascii"})
+    assert result.returncode == 0 and result.stderr == b""
+    assert b"synthetic-0" in result.stdout
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 from distmon.replay.report.compare import compare, sections
 from distmon.replay.report.render import to_markdown, to_text
-from distmon.tui.cli.sessions import SESSION_HELP, load_summary, resolve, write_json
+from distmon.tui.cli.sessions import SESSION_HELP, load_summary, resolve, write_json, write_text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,5 +24,5 @@ def run(arguments: argparse.Namespace) -> int:
         write_json(found)
     else:
         render = to_markdown if arguments.markdown else to_text
-        sys.stdout.write(render(sections(found)))
+        write_text(render(sections(found)))
     return 0

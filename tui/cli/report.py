@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 from distmon.core.errors import UsageError
 from distmon.replay.report import model
 from distmon.replay.report.render import to_markdown, to_text
 from distmon.replay.report.sections import sections
-from distmon.tui.cli.sessions import SESSION_HELP, load_summary, resolve, write_json
+from distmon.tui.cli.sessions import SESSION_HELP, load_summary, resolve, write_json, write_text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
         write_json(model.Report(sessions=found))
     elif arguments.markdown:
         titled = (f"# {path.name}\n\n{to_markdown(sections(session))}" for path, session in zip(paths, found, strict=True))
-        sys.stdout.write("\n".join(titled))
+        write_text("\n".join(titled))
     else:
-        sys.stdout.write("\n\n".join(to_text(sections(session)) for session in found))
+        write_text("\n\n".join(to_text(sections(session)) for session in found))
     return 0
