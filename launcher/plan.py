@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal, NamedTuple
+
 from msgspec import Struct
 
 from distmon.core.errors import UsageError
@@ -22,6 +24,13 @@ class Places(Struct, frozen=True, kw_only=True):
     """Holds the `distmon.probe` that a training script may import."""
     rings: str
     """Folder for the ranks' ring files, on every host."""
+
+
+class Notice(NamedTuple):
+    """What the user should know before the job starts."""
+
+    severity: Literal["info", "warning"]
+    text: str
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -45,7 +54,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     network_interface: str
     """Chosen or given; empty where Horovod chooses."""
     backend: str
-    notices: list[str]
+    notices: list[Notice]
 
 
 def make_plan(spec: JobSpec, facts: Facts, places: Places) -> Plan:
@@ -69,7 +78,7 @@ def make_plan(spec: JobSpec, facts: Facts, places: Places) -> Plan:
         hosts=hosts,
         network_interface=interface,
         backend=spec.backend,
-        notices=notices,
+        notices=[*_spare_slots(spec, facts), *notices],
     )
 
 
@@ -84,17 +93,31 @@ def _worker_environment(spec: JobSpec, places: Places) -> dict[str, str]:
     return {"DISTMON_RING_DIR": places.rings, "PYTHONPATH": ":".join(path)}
 
 
-def _network(spec: JobSpec, facts: Facts) -> tuple[str, list[str], list[str]]:
+def _spare_slots(spec: JobSpec, facts: Facts) -> list[Notice]:
+    """A static job has a rank on every slot, whatever -np says."""
+    slots = sum(host.slots or 0 for host in facts.hosts)
+    if spec.elastic or slots <= spec.np:
+        return []
+    text = f"Horovod starts a rank on each of the {slots} slots, not {spec.np}; name only as many slots as there are to be ranks"
+    return [Notice("warning", text)]
+
+
+def _network(spec: JobSpec, facts: Facts) -> tuple[str, list[str], list[Notice]]:
     """The interface, the flags for it, and what the user should know. An elastic job on one host waits for a second one."""
-    if spec.network_interfaces:
-        return ",".join(spec.network_interfaces), [], []
     names = {host.name for host in facts.hosts}
-    if not spec.elastic or not names:
+    all_local = bool(names) and names <= facts.local_hosts
+    if spec.network_interfaces:
+        if all_local and facts.loopback not in spec.network_interfaces:
+            given = ",".join(spec.network_interfaces)
+            text = f"all hosts are this machine, where Horovod takes {facts.loopback} alone, not {given}; leave the flag out"
+            raise UsageError(text)
+        return ",".join(spec.network_interfaces), [], []
+    if not spec.elastic:
         return "", [], []
-    if names <= facts.local_hosts:
+    if all_local:
         text = f"all hosts are this machine: using --network-interface {facts.loopback}; no other host can join this job"
-        return facts.loopback, ["--network-interface", facts.loopback], [text]
+        return facts.loopback, ["--network-interface", facts.loopback], [Notice("info", text)]
     if len(names) == 1:
         text = "Horovod waits for a second host to find the network by; --network-interface NAME makes it start with one"
-        return "", [], [text]
+        return "", [], [Notice("warning", text)]
     return "", [], []

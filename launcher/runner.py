@@ -63,8 +63,8 @@ class Runner:
                 python=shown(plan.python),
             )
         )
-        for text in plan.notices:
-            self._put(NoticeGiven(at=self._now(), severity="info", text=text, source=SOURCE))
+        for notice in plan.notices:
+            self._put(NoticeGiven(at=self._now(), severity=notice.severity, text=notice.text, source=SOURCE))
         self._put(LaunchProgressed(at=self._now(), stage="resolving", detail=f"the training runs under {shown(plan.python)}"))
         self._start_driver()
 

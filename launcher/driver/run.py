@@ -141,7 +141,7 @@ class Driver:
         # Where Horovod calls the job a success, what died on the way was made up for.
         failure = first_failure(self.job.exits, self.job.generation) if code or self.stop_signal else None
         if self.stop_signal is not None:
-            code, reason = 128 + self.stop_signal, "stopped"
+            code, reason, error = 128 + self.stop_signal, "stopped", ""
         elif failure is not None:
             code, reason, error = failure.exit_code, "failed", ""
         else:

@@ -36,18 +36,30 @@ def test_the_users_path_stays_behind_the_probes() -> None:
 def test_elastic_on_this_machine_alone_gets_the_loopback_interface() -> None:
     made = plan(spec(discovery_script="x"), Host("localhost", 2), Host("me", 1), local=("localhost", "me"))
     assert made.flags[-2:] == ["--network-interface", "lo"]
-    assert made.network_interface == "lo" and "no other host can join" in made.notices[0]
+    assert made.network_interface == "lo" and "no other host can join" in made.notices[0].text
     assert made.hosts == ""
 
 
 def test_an_interface_that_the_user_gives_is_kept() -> None:
-    made = plan(spec(discovery_script="x", network_interfaces=["eth0", "eth1"]), Host("localhost", 2))
+    made = plan(spec(discovery_script="x", network_interfaces=["eth0", "eth1"]), Host("localhost", 2), Host("far", 2))
     assert (made.flags, made.network_interface) == (["-np", "2", "--disable-cache"], "eth0,eth1")
+
+
+def test_an_interface_that_horovod_would_refuse_is_refused_in_words() -> None:
+    with pytest.raises(UsageError, match="Horovod takes lo alone, not eth0; leave the flag out"):
+        plan(spec(network_interfaces=["eth0"]), Host("localhost", 2))
+    assert plan(spec(network_interfaces=["lo"]), Host("localhost", 2)).network_interface == "lo"
+
+
+def test_slots_that_np_does_not_want_are_told_of() -> None:
+    (notice,) = plan(spec(), Host("localhost", 2), Host("far", 2)).notices
+    assert notice.severity == "warning" and "each of the 4 slots, not 2" in notice.text
+    assert plan(spec(min_np=1), Host("a", 2), Host("b", 2)).notices == []
 
 
 def test_elastic_with_one_other_host_warns_and_with_two_says_nothing() -> None:
     one = plan(spec(min_np=1), Host("far", 2))
-    assert one.network_interface == "" and "second host" in one.notices[0]
+    assert one.network_interface == "" and "second host" in one.notices[0].text
     assert plan(spec(min_np=1), Host("far", 2), Host("localhost", 1)).notices == []
 
 
