@@ -50,14 +50,12 @@ def is_packed(path: Path) -> bool:
 
 
 def open_regular(path: Path) -> IO[bytes]:
-    """Opens a file for reading; refuses in one line whatever is not a regular file."""
+    """Opens a file, or what a link names, for reading; refuses in one line whatever is not a regular file."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         raise DistmonError(f"{path}: no such file") from None
     except OSError as error:
-        if path.is_symlink():
-            raise DistmonError(f"{path} is a symbolic link; name the file itself: {os.path.realpath(path)}") from None
         raise DistmonError(f"{path} cannot be read: {os.strerror(error.errno or 0)}") from None
     mode = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(mode):

@@ -148,14 +148,15 @@ def test_what_is_no_session_is_refused_by_name(tmp_path: Path, name: str, conten
     assert path.read_bytes() == content
 
 
-def test_folders_pipes_and_links_are_refused_without_blocking(tmp_path: Path) -> None:
+def test_what_is_no_file_is_refused_without_blocking_and_links_are_only_read(tmp_path: Path) -> None:
     (tmp_path / "folder.jsonl").mkdir()
     os.mkfifo(tmp_path / "pipe.jsonl")
     (tmp_path / "link.jsonl").symlink_to(record(tmp_path / "s.jsonl", EVENTS[:3]))
-    said = {"folder": "a folder", "pipe": "not a regular file", "link": "symbolic link", "none": "no such file"}
+    said = {"folder": "a folder", "pipe": "not a regular file", "none": "no such file"}
     for name, words in said.items():
         with pytest.raises(DistmonError, match=words):
             open_session(tmp_path / f"{name}.jsonl")
+    assert open_session(tmp_path / "link.jsonl").header == EVENTS[0]
     for name in ("folder", "pipe", "link"):
         with pytest.raises(DistmonError, match="cannot be written"):
             Recorder(tmp_path / f"{name}.jsonl", append=True)
