@@ -70,7 +70,9 @@ class DistmonApp(App[int]):
         for palette in PALETTES.values():
             self.register_theme(textual_theme(palette))
         wanted = environment.get("DISTMON_THEME", "")
-        self.theme = ANSI.name if plain_colours else f"distmon-{wanted}" if f"distmon-{wanted}" in PALETTES else DARK.name
+        self.theme = (
+            ANSI.name if plain_colours else f"distmon-{wanted}" if f"distmon-{wanted}" in PALETTES else DARK.name
+        )
         self.animation_level = "none"
         if player is not None:
             for command in commands_for("bar"):
@@ -131,7 +133,9 @@ class DistmonApp(App[int]):
 
     def action_leave(self) -> None:
         if self.job is not None and self.job.running:
-            self.overview.ask("The job that was started here is still running.\nStop it and leave?", self._stop_and_leave)
+            self.overview.ask(
+                "The job that was started here is still running.\nStop it and leave?", self._stop_and_leave
+            )
         else:
             self.exit(0)
 

@@ -38,7 +38,9 @@ WHILE_HELPING = ("help", "back", "navigate", "leave", "next_theme", "suspend_pro
 """Actions that keep their meaning while the help is open."""
 
 COMMANDS: tuple[Command, ...] = (
-    Command("leave", ("q", "ctrl+c", "ctrl+q"), "quit", "leave; asks first if a job started here would end", "App", "app", 1),
+    Command(
+        "leave", ("q", "ctrl+c", "ctrl+q"), "quit", "leave; asks first if a job started here would end", "App", "app", 1
+    ),
     Command("help", ("question_mark", "f1"), "help", "show or close this help", "App", "app", 2),
     Command("command_palette", ("ctrl+p",), "palette", "find any command by its name", "App", "app", 7),
     Command("next_theme", ("t",), "theme", "next theme: dark, light, colour-blind safe, terminal", "App", "app", 8),
@@ -49,13 +51,21 @@ COMMANDS: tuple[Command, ...] = (
     Command("reverse_sort", ("S",), "reverse", "reverse the order of the focused table", "Find"),
     Command("only_rank", ("r",), "rank's output", "only the output of the selected rank; again: all", "Find"),
     *(
-        Command(f"panel('{name}')", (str(i),), PANEL_TITLES[name], f"to {PANEL_TITLES[name]}; again: the whole screen", "Panels")
+        Command(
+            f"panel('{name}')",
+            (str(i),),
+            PANEL_TITLES[name],
+            f"to {PANEL_TITLES[name]}; again: the whole screen",
+            "Panels",
+        )
         for i, name in enumerate(PANELS, 1)
     ),
     Command("next_panel", ("tab",), "next panel", "focus the next panel", "Panels"),
     Command("previous_panel", ("shift+tab",), "previous panel", "focus the previous panel", "Panels"),
     Command("zoom", ("z",), "zoom", "the whole screen for the focused panel, or back", "Panels", footer=5),
-    Command("details", ("enter",), "details", "all about the selected row, and why a value is missing", "Panels", footer=6),
+    Command(
+        "details", ("enter",), "details", "all about the selected row, and why a value is missing", "Panels", footer=6
+    ),
     Command("verdicts", ("v",), "why", "what holds the job back: evidence and what to try", "Panels", footer=4),
     Command("window", ("w",), "time window", "chart: whole session, or the last 1, 5, 15 minutes", "Panels"),
     Command("navigate('up')", ("up", "k"), "up", "one row up; a scroll up stops following", "Move"),
@@ -91,9 +101,11 @@ def key_name(key: str) -> str:
     return _NAMES.get(key, key)
 
 
-def bindings_for(where: Where) -> list[Binding]:
+def bindings_for(where: Where) -> list[Binding | tuple[str, str] | tuple[str, str, str]]:
     """Textual's bindings for one place."""
-    return [Binding(",".join(c.keys), c.action, c.label, show=False, priority=False) for c in COMMANDS if c.where == where]
+    return [
+        Binding(",".join(c.keys), c.action, c.label, show=False, priority=False) for c in COMMANDS if c.where == where
+    ]
 
 
 def commands_for(*places: Where) -> list[Command]:

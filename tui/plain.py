@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from distmon.core.measures import ALL_PHASES, node_means
-from distmon.core.state import SessionState
+from distmon.core.state import NodeState, SessionState
 from distmon.tui.format import MISSING, clean, compact, duration, milliseconds, percent, span, watts
 from distmon.tui.view.facts import Facts, facts
 from distmon.tui.view.words import PHASE_NAMES, job_state
@@ -61,24 +61,31 @@ def progress_line(moment: Facts) -> str:
 
 
 def summary_lines(state: SessionState) -> list[str]:
-    """How it went: the end, the speed, the split of a step, the nodes, what held it back, and the first failure."""
+    """How it went: the end, the first failure, the speed, the split of a step, the nodes, and what held it back."""
     moment = facts(state)
     job = state.job
     _, _, words = job_state(job.status, job.exit_code, job.end_reason)
     ranks = f"{moment.world_size or 0} rank" + "s" * (moment.world_size != 1)
-    lines = [f"{words} after {duration(moment.progress.elapsed_s)}: {ranks}, {moment.progress.step} steps, {_samples(moment)}"]
-    lines += _failure(state)
-    if moment.steady.mean is not None:
-        lines.append(f"throughput  {compact(moment.steady.mean)} samples/s steady, {compact(moment.mean)} over the session")
-    elif moment.steady.reason:
-        lines.append(f"throughput  {compact(moment.mean)} samples/s over the session; steady {MISSING}: {moment.steady.reason}")
+    counts = f"{ranks}, {moment.progress.step:,} steps, {_samples(moment)}"
+    lines = [f"{words} after {duration(moment.progress.elapsed_s)}: {counts}", *_failure(state), _throughput(moment)]
     if moment.split is not None:
         lines.append(f"step        {milliseconds(moment.split.step_s)} ms: {_split(moment)}")
-    for node in state.nodes.values():
-        means = node_means(node)
-        energy = f", {compact(means.energy_j)} J ({means.energy_covers})" if means.energy_j is not None else ""
-        lines.append(f"node        {clean(node.host or node.node)}: cpu {percent(means.cpu_percent).strip()}, power {watts(means.power_w)}{energy}")
+    lines += [_node(node) for node in state.nodes.values()]
     return lines + [f"verdict     {clean(v.text)}; try: {clean(v.try_first)}" for v in moment.verdicts]
+
+
+def _throughput(moment: Facts) -> str:
+    session = f"{compact(moment.mean)} samples/s over the session"
+    if moment.steady.mean is None:
+        return f"throughput  {session}; steady {MISSING}: {moment.steady.reason}"
+    return f"throughput  {compact(moment.steady.mean)} samples/s steady, {session}"
+
+
+def _node(node: NodeState) -> str:
+    means = node_means(node)
+    cpu, power = percent(means.cpu_percent).strip(), watts(means.power_w)
+    energy = f", {compact(means.energy_j)} J ({means.energy_covers})" if means.energy_j is not None else ""
+    return f"node        {clean(node.host or node.node)}: cpu {cpu}, power {power}{energy}"
 
 
 def _samples(moment: Facts) -> str:

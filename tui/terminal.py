@@ -24,7 +24,10 @@ def can_show_app(environment: Mapping[str, str] | None = None) -> bool:
     environment = os.environ if environment is None else environment
     if environment.get("TERM", "") in ("", "dumb", "unknown"):
         return False
-    return all(stream is not None and not stream.closed and stream.isatty() for stream in (sys.__stdin__, sys.__stdout__, sys.__stderr__))
+    return all(
+        stream is not None and not stream.closed and stream.isatty()
+        for stream in (sys.__stdin__, sys.__stdout__, sys.__stderr__)
+    )
 
 
 def run_app(app: DistmonApp, debug: bool = False) -> int:
@@ -38,7 +41,9 @@ def run_app(app: DistmonApp, debug: bool = False) -> int:
     if error is not None:
         if debug:
             raise error
-        raise DistmonError(f"the screen failed: {type(error).__name__}: {error}; run it with --debug for the traceback") from error
+        raise DistmonError(
+            f"the screen failed: {type(error).__name__}: {error}; run it with --debug for the traceback"
+        ) from error
     code = app.return_code or 0
     return app.return_value if code == 0 and isinstance(app.return_value, int) else code
 

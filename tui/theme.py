@@ -147,10 +147,10 @@ _ANSI_VARIABLES = {
 def textual_theme(palette: Palette) -> Theme:
     """The palette as a Textual theme, for the framework's own widgets (palette, scroll bars, inputs)."""
     if palette.ansi:
-        names = {"primary": "ansi_blue", "accent": "ansi_cyan", "success": "ansi_green", "warning": "ansi_yellow"}
         return Theme(
-            name=palette.name, **names, error="ansi_red", foreground="ansi_default", background="ansi_default",
-            surface="ansi_default", panel="ansi_default", boost="ansi_default", ansi=True, variables=_ANSI_VARIABLES,
+            name=palette.name, primary="ansi_blue", accent="ansi_cyan", success="ansi_green", warning="ansi_yellow",
+            error="ansi_red", foreground="ansi_default", background="ansi_default", surface="ansi_default",
+            panel="ansi_default", boost="ansi_default", ansi=True, variables=_ANSI_VARIABLES,
         )  # fmt: skip
     return Theme(
         name=palette.name, primary=palette.accent, secondary=palette.muted, accent=palette.accent, success=palette.good,

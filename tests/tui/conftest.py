@@ -100,6 +100,7 @@ def folded(events: Iterable[AnyEvent]) -> SessionState:
 
 Opened = tuple[DistmonApp, Pilot[int], ListSource]
 OpenApp = Callable[..., AbstractAsyncContextManager[Opened]]
+Grid = Callable[[App[int]], list[str]]
 
 
 @asynccontextmanager

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from textual.app import App
 
 from distmon.core import events as ev
 from distmon.core.events import AnyEvent
 from distmon.tui.bindings import PANELS
 from distmon.tui.screens.arrange import MIN_HEIGHT, MIN_WIDTH, too_small
+
+if TYPE_CHECKING:
+    from tests.tui.conftest import FakeJob, Grid, OpenApp
 
 CASES = Path(__file__).parent.parent / "data" / "cases"
 SIZES = json.loads((CASES / "UI-01" / "sizes.json").read_text())
@@ -44,18 +45,33 @@ def converted(record: dict[str, Any], start: float) -> list[AnyEvent]:
     if kind == "session":
         return [ev.SessionStarted(at=at, session_id=record["id"], distmon_version="0")]
     if kind == "node":
-        return [ev.NodeJoined(at=at, node=node, host=node, cores=record["cpus"]) if record["state"] == "joined" else ev.NodeLeft(at=at, node=node)]
+        return [
+            ev.NodeJoined(at=at, node=node, host=node, cores=record["cpus"])
+            if record["state"] == "joined"
+            else ev.NodeLeft(at=at, node=node)
+        ]
     if kind == "job":
-        return [ev.JobStarted(at=at, job="j", command=record["command"], np=record["np"])] if record["state"] == "started" else []
+        return (
+            [ev.JobStarted(at=at, job="j", command=record["command"], np=record["np"])]
+            if record["state"] == "started"
+            else []
+        )
     if kind == "log":
-        return [ev.OutputWritten(at=at, rank=record["rank"], host="node-a", local_rank=0, output="stdout", lines=[record["line"]])]
+        return [
+            ev.OutputWritten(
+                at=at, rank=record["rank"], host="node-a", local_rank=0, output="stdout", lines=[record["line"]]
+            )
+        ]
     if kind == "event":
         return [ev.NoticeGiven(at=at, severity=record["level"], text=record["text"])]
     return [sample(record, at) if kind == "sample" else step(record, at)]
 
 
 def sample(record: dict[str, Any], at: float) -> AnyEvent:
-    gpus = [ev.GpuReading(index=g["i"], utilization_percent=g["util"], power_w=g["power_w"], temperature_c=g["temp_c"]) for g in record["gpus"]]
+    gpus = [
+        ev.GpuReading(index=g["i"], utilization_percent=g["util"], power_w=g["power_w"], temperature_c=g["temp_c"])
+        for g in record["gpus"]
+    ]
     return ev.NodeSampled(
         at=at, node=record["node"], interval_s=1.0, cpu_percent=record["cpu_pct"], gpus=gpus,
         memory_used_bytes=record["mem_used"], memory_total_bytes=record["mem_total"],
@@ -65,14 +81,16 @@ def sample(record: dict[str, Any], at: float) -> AnyEvent:
 def step(record: dict[str, Any], at: float) -> AnyEvent:
     node = record["worker"].split("/")[0]
     return ev.StepsRecorded(
-        at=at, node=node, worker=record["worker"], rank=record["rank"], generation=0, first_step=record["step"] - 1, origin=at - 1.0,
-        start_ns=[0], duration_ns=[int(1e9)], compute_ns=[int(record["compute_s"] * 1e9)],
+        at=at, node=node, worker=record["worker"], rank=record["rank"], generation=0, first_step=record["step"] - 1,
+       origin=at - 1.0,        start_ns=[0], duration_ns=[int(1e9)], compute_ns=[int(record["compute_s"] * 1e9)],
         exposed_communication_ns=[int(record["comm_s"] * 1e9)], samples=[record["samples"]],
     )  # fmt: skip
 
 
 @pytest.mark.parametrize("view", VIEWS)
-async def test_every_view_lives_through_every_size(open_app, fake_job, text_grid: Callable[[App[int]], list[str]], view: str) -> None:
+async def test_every_view_lives_through_every_size(
+    open_app: OpenApp, fake_job: type[FakeJob], text_grid: Grid, view: str
+) -> None:
     async with open_app(small_session(), job=fake_job()) as (app, pilot, _):
         await pilot.press(*VIEWS[view])
         before = text_grid(app)
@@ -97,7 +115,7 @@ def assert_says_sizes(rows: list[str], width: int, height: int) -> None:
     assert wanted in text or text.startswith(wanted[: max(width - 1, 0)]) or f"is {width}x{height}" in text
 
 
-async def test_at_80x24_every_node_is_visible_or_reached_by_scrolling(open_app, text_grid: Callable[[App[int]], list[str]]) -> None:
+async def test_at_80x24_every_node_is_visible_or_reached_by_scrolling(open_app: OpenApp, text_grid: Grid) -> None:
     async with open_app(small_session()[:-60]) as (app, pilot, _):
         seen: list[str] = []
         await pilot.press("3")
@@ -112,7 +130,7 @@ async def test_at_80x24_every_node_is_visible_or_reached_by_scrolling(open_app, 
 
 
 @pytest.mark.parametrize("size", [(80, 24), (132, 43), (300, 80)])
-async def test_no_row_is_wider_than_the_terminal(open_app, text_grid: Callable[[App[int]], list[str]], size: tuple[int, int]) -> None:
+async def test_no_row_is_wider_than_the_terminal(open_app: OpenApp, text_grid: Grid, size: tuple[int, int]) -> None:
     from rich.cells import cell_len
 
     async with open_app(small_session(), size=size) as (app, _, _):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
-
-from textual.app import App
+from typing import TYPE_CHECKING
 
 from distmon.core import events as ev
 from distmon.core.events import AnyEvent
+
+if TYPE_CHECKING:
+    from tests.tui.conftest import Grid, OpenApp
 
 CASE = Path(__file__).parent.parent / "data" / "cases" / "UI-05"
 EXPECTED = json.loads((CASE / "expected.json").read_text())
@@ -37,7 +39,7 @@ def seconds() -> dict[int, list[AnyEvent]]:
     return result
 
 
-async def test_selection_details_focus_and_scroll_hold(open_app, text_grid: Callable[[App[int]], list[str]]) -> None:
+async def test_selection_details_focus_and_scroll_hold(open_app: OpenApp, text_grid: Grid) -> None:
     script = seconds()
     async with open_app(size=tuple(EXPECTED["size"])) as (app, pilot, source):
         nodes = app.overview.parts.nodes
@@ -59,7 +61,7 @@ async def test_selection_details_focus_and_scroll_hold(open_app, text_grid: Call
                 assert nodes.model.selected == "node-d", t
                 assert nodes.model.selected in nodes.model.in_view()
                 assert any("node node-d" in row for row in text_grid(app)), t
-        assert max(abs(b - a) for a, b in zip(tops, tops[1:], strict=False)) <= EXPECTED["scroll_jump_rows_max"]
+        assert max(abs(b - a) for a, b in pairwise(tops)) <= EXPECTED["scroll_jump_rows_max"]
         assert nodes.model.selected is not None and nodes.model.selected != "node-d"
         assert "node-d left" in notes[12]
         assert nodes.model.selected in notes[12]

@@ -85,7 +85,16 @@ def rows(plot: Plot) -> list[str]:
 def test_axes_have_labels_and_events_have_lines() -> None:
     chart = ChartData(data(60).series, (EventLine(30.0, "bad"),), now=60.0)
     drawn = rows(Plot(chart, DARK, 40, 7, 0.0))
-    assert [line[:6] for line in drawn] == ["  120┤", "     │", "     │", " 60.0┤", "     │", "     │", "    0┤", "     └"]
+    assert [line[:6] for line in drawn] == [
+        "  120┤",
+        "     │",
+        "     │",
+        " 60.0┤",
+        "     │",
+        "     │",
+        "    0┤",
+        "     └",
+    ]
     assert drawn[-1].split() == ["└0:00", "0:30"]
     assert sum("┊" in line for line in drawn) == 6
 

@@ -14,8 +14,8 @@ from distmon.tui import format as fmt
     ("value", "shown"),
     [
         (None, "–"), (0, "0"), (0.0421, "0.042"), (0.99951, "1.00"), (1.234, "1.23"), (9.996, "10.0"), (12.34, "12.3"),
-        (99.96, "100"), (492.4, "492"), (1234, "1,234"), (9999.6, "10.0k"), (15_730, "15.7k"), (999_600, "1.00M"), (2.5e9, "2.50G"),
-        (-15.0, "-15.0"),
+        (99.96, "100"), (492.4, "492"), (1234, "1,234"), (9999.6, "10.0k"), (15_730, "15.7k"), (999_600, "1.00M"),
+        (2.5e9, "2.50G"), (-15.0, "-15.0"),
     ],
 )  # fmt: skip
 def test_compact(value: float | None, shown: str) -> None:
@@ -36,24 +36,32 @@ def test_compact_keeps_three_digits(value: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "shown"), [(None, "–"), (0, "0:00"), (42.9, "0:42"), (723, "12:03"), (3723, "1:02:03"), (273_900, "3d 04:05")]
+    ("seconds", "shown"),
+    [(None, "–"), (0, "0:00"), (42.9, "0:42"), (723, "12:03"), (3723, "1:02:03"), (273_900, "3d 04:05")],
 )
 def test_duration(seconds: float | None, shown: str) -> None:
     assert fmt.duration(seconds) == shown
 
 
-@pytest.mark.parametrize(("seconds", "shown"), [(None, "–"), (0.00085, "0.85"), (0.0123, "12.3"), (0.5, "500"), (1.5, "1,500")])
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(None, "–"), (0.00085, "0.85"), (0.0123, "12.3"), (0.5, "500"), (1.5, "1,500")]
+)
 def test_milliseconds(seconds: float | None, shown: str) -> None:
     assert fmt.milliseconds(seconds) == shown
 
 
-@pytest.mark.parametrize(("count", "shown"), [(None, "–"), (512, "512B"), (4300, "4.2K"), (13 << 20, "13.0M"), (312 << 20, "312M")])
+@pytest.mark.parametrize(
+    ("count", "shown"), [(None, "–"), (512, "512B"), (4300, "4.2K"), (13 << 20, "13.0M"), (312 << 20, "312M")]
+)
 def test_size(count: float | None, shown: str) -> None:
     assert fmt.size(count) == shown
 
 
 def test_a_missing_value_is_never_a_zero() -> None:
-    shown = [f(None).strip() for f in (fmt.compact, fmt.milliseconds, fmt.duration, fmt.span, fmt.age, fmt.size, fmt.percent, fmt.watts)]
+    shown = [
+        f(None).strip()
+        for f in (fmt.compact, fmt.milliseconds, fmt.duration, fmt.span, fmt.age, fmt.size, fmt.percent, fmt.watts)
+    ]
     assert set(shown) == {fmt.MISSING}
 
 

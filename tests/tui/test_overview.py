@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pytest
-from textual.app import App
 from textual.events import MouseScrollDown
 
 from distmon.core import events as ev
@@ -14,14 +13,18 @@ from distmon.core.synthetic import Script, session
 from distmon.tui.bindings import COMMANDS, PANELS, WHILE_HELPING
 from distmon.tui.theme import PALETTES
 from distmon.tui.view.chrome import help_lines
+from distmon.tui.widgets.canvas import Canvas
 
-Grid = Callable[[App[int]], list[str]]
+if TYPE_CHECKING:
+    from tests.tui.conftest import FakeJob, Grid, OpenApp
 
 
 def running(ranks: int = 4, nodes: int = 2, seconds: int = 30) -> list[AnyEvent]:
     """A job under way, one rank of it slow."""
     script = Script(ranks=ranks, nodes=nodes, seconds=seconds, slow_rank=1, delay_s=0.03)
-    return [event for event in session(script) if not isinstance(event, (ev.WorkerExited, ev.JobEnded, ev.SessionEnded))]
+    return [
+        event for event in session(script) if not isinstance(event, (ev.WorkerExited, ev.JobEnded, ev.SessionEnded))
+    ]
 
 
 def test_no_key_is_bound_twice() -> None:
@@ -30,21 +33,33 @@ def test_no_key_is_bound_twice() -> None:
 
 
 def test_the_help_names_every_command_and_fits_in_80_columns() -> None:
-    lines = ["".join(text for text, _ in line.pieces) for line in help_lines(list(COMMANDS), PALETTES["distmon-dark"], 72, 40)]
+    lines = [
+        "".join(text for text, _ in line.pieces)
+        for line in help_lines(list(COMMANDS), PALETTES["distmon-dark"], 72, 40)
+    ]
     for command in COMMANDS:
         assert any(command.help in line for line in lines)
     assert max(map(len, lines)) <= 72
 
 
-async def test_the_screen_says_what_the_state_says(open_app, text_grid: Grid) -> None:
+async def test_the_screen_says_what_the_state_says(open_app: OpenApp, text_grid: Grid) -> None:
     async with open_app(running()) as (app, _, _):
         screen = "\n".join(text_grid(app))
-    for part in ("training", "python train.py --lr 0.1", "4 ranks on 2 nodes", "rank 1 is late", "node-001", "▲ slow", "rendezvous 0", "step 1"):
+    for part in (
+        "training",
+        "python train.py --lr 0.1",
+        "4 ranks on 2 nodes",
+        "rank 1 is late",
+        "node-001",
+        "▲ slow",
+        "rendezvous 0",
+        "step 1",
+    ):
         assert part in screen, part
 
 
 @pytest.mark.parametrize("number", range(1, 7))
-async def test_a_number_focuses_its_panel_and_again_zooms_it(open_app, number: int) -> None:
+async def test_a_number_focuses_its_panel_and_again_zooms_it(open_app: OpenApp, number: int) -> None:
     async with open_app(running()) as (app, pilot, _):
         name = PANELS[number - 1]
         overview = app.overview
@@ -60,7 +75,7 @@ async def test_a_number_focuses_its_panel_and_again_zooms_it(open_app, number: i
         assert all(panel.display for panel in overview.parts.panels.values())
 
 
-async def test_tab_goes_round_the_panels_and_back(open_app) -> None:
+async def test_tab_goes_round_the_panels_and_back(open_app: OpenApp) -> None:
     async with open_app(running()) as (app, pilot, _):
         seen = []
         for _ in PANELS:
@@ -71,7 +86,9 @@ async def test_tab_goes_round_the_panels_and_back(open_app) -> None:
         assert app.overview.choices.focused == seen[-2]
 
 
-async def test_arrows_select_and_enter_opens_details_that_follow_and_escape_closes(open_app, text_grid: Grid) -> None:
+async def test_arrows_select_and_enter_opens_details_that_follow_and_escape_closes(
+    open_app: OpenApp, text_grid: Grid
+) -> None:
     async with open_app(running()) as (app, pilot, _):
         await pilot.press("down", "down")
         assert app.overview.parts.ranks.model.selected == 1
@@ -88,14 +105,14 @@ async def test_arrows_select_and_enter_opens_details_that_follow_and_escape_clos
         assert app.overview.choices.details is None
 
 
-async def test_tab_reaches_open_details_to_scroll_them(open_app) -> None:
+async def test_tab_reaches_open_details_to_scroll_them(open_app: OpenApp) -> None:
     async with open_app(running()) as (app, pilot, _):
         await pilot.press("v", "6", "tab")
         assert app.overview.focused is app.overview.parts.details
         assert app.overview.focused_panel is app.overview.parts.details
 
 
-async def test_v_tells_why_with_evidence_and_what_to_try(open_app, text_grid: Grid) -> None:
+async def test_v_tells_why_with_evidence_and_what_to_try(open_app: OpenApp, text_grid: Grid) -> None:
     async with open_app(running(), size=(120, 40)) as (app, pilot, _):
         await pilot.press("v")
         screen = "\n".join(text_grid(app))
@@ -104,7 +121,7 @@ async def test_v_tells_why_with_evidence_and_what_to_try(open_app, text_grid: Gr
             assert verdict.try_first[:60] in screen
 
 
-async def test_s_sorts_by_the_next_column_and_capital_s_reverses(open_app) -> None:
+async def test_s_sorts_by_the_next_column_and_capital_s_reverses(open_app: OpenApp) -> None:
     async with open_app(running()) as (app, pilot, _):
         await pilot.press("s")
         assert app.overview.choices.sorts["ranks"] == ("late", True)
@@ -113,7 +130,7 @@ async def test_s_sorts_by_the_next_column_and_capital_s_reverses(open_app) -> No
         assert app.overview.parts.ranks.model.keys[-1] == 1
 
 
-async def test_a_click_on_a_column_sorts_by_it_and_again_reverses(open_app) -> None:
+async def test_a_click_on_a_column_sorts_by_it_and_again_reverses(open_app: OpenApp) -> None:
     async with open_app(running()) as (app, pilot, _):
         table = app.overview.parts.ranks
         header = "".join(segment.text for segment in table.draw_body(*table.body_size)[0])
@@ -123,7 +140,7 @@ async def test_a_click_on_a_column_sorts_by_it_and_again_reverses(open_app) -> N
         assert app.overview.choices.sorts["ranks"] == ("exposed_communication", False)
 
 
-async def test_a_click_selects_a_row_and_the_wheel_scrolls_without_selecting(open_app) -> None:
+async def test_a_click_selects_a_row_and_the_wheel_scrolls_without_selecting(open_app: OpenApp) -> None:
     async with open_app(running(ranks=64, nodes=8)) as (app, pilot, _):
         table = app.overview.parts.ranks
         await pilot.click("#ranks", offset=(5, 3))
@@ -135,7 +152,9 @@ async def test_a_click_selects_a_row_and_the_wheel_scrolls_without_selecting(ope
         assert table.model.selected == 1
 
 
-async def test_slash_filters_the_focused_panel_while_typing_and_escape_drops_it(open_app, text_grid: Grid) -> None:
+async def test_slash_filters_the_focused_panel_while_typing_and_escape_drops_it(
+    open_app: OpenApp, text_grid: Grid
+) -> None:
     async with open_app(running(ranks=64, nodes=8)) as (app, pilot, _):
         table = app.overview.parts.ranks
         await pilot.press("slash", *"node-003")
@@ -151,9 +170,11 @@ async def test_slash_filters_the_focused_panel_while_typing_and_escape_drops_it(
         assert len(table.model.keys) == 64
 
 
-async def test_r_shows_the_output_of_the_selected_rank_only(open_app) -> None:
+async def test_r_shows_the_output_of_the_selected_rank_only(open_app: OpenApp) -> None:
     events = running()
-    lines = ev.OutputWritten(at=events[-1].at, rank=2, host="node-001", local_rank=0, output="stderr", lines=["only rank two"])
+    lines = ev.OutputWritten(
+        at=events[-1].at, rank=2, host="node-001", local_rank=0, output="stderr", lines=["only rank two"]
+    )
     async with open_app([*events, lines]) as (app, pilot, _):
         await pilot.press("g", "down", "down", "r")
         output = app.overview.parts.output
@@ -162,7 +183,9 @@ async def test_r_shows_the_output_of_the_selected_rank_only(open_app) -> None:
         assert len(output._lines) == 31
 
 
-async def test_question_mark_opens_and_closes_help_and_keys_do_not_fall_through(open_app, text_grid: Grid) -> None:
+async def test_question_mark_opens_and_closes_help_and_keys_do_not_fall_through(
+    open_app: OpenApp, text_grid: Grid
+) -> None:
     async with open_app(running()) as (app, pilot, _):
         await pilot.press("question_mark")
         assert any("? or Esc closes" in row for row in text_grid(app))
@@ -175,7 +198,7 @@ async def test_question_mark_opens_and_closes_help_and_keys_do_not_fall_through(
         assert {"help", "back", "navigate", "leave"} <= set(WHILE_HELPING)
 
 
-async def test_t_goes_through_all_themes_and_back(open_app) -> None:
+async def test_t_goes_through_all_themes_and_back(open_app: OpenApp) -> None:
     async with open_app(running()) as (app, pilot, _):
         seen = [app.theme]
         for _ in PALETTES:
@@ -185,7 +208,7 @@ async def test_t_goes_through_all_themes_and_back(open_app) -> None:
         assert set(seen) == set(PALETTES)
 
 
-async def test_w_changes_the_time_window_of_the_chart(open_app, text_grid: Grid) -> None:
+async def test_w_changes_the_time_window_of_the_chart(open_app: OpenApp, text_grid: Grid) -> None:
     async with open_app(running()) as (app, pilot, _):
         await pilot.press("w")
         assert any("last 1 min" in row for row in text_grid(app))
@@ -193,7 +216,7 @@ async def test_w_changes_the_time_window_of_the_chart(open_app, text_grid: Grid)
         assert app.overview.choices.window == 0
 
 
-async def test_the_palette_offers_every_command(open_app) -> None:
+async def test_the_palette_offers_every_command(open_app: OpenApp) -> None:
     async with open_app(running()) as (app, pilot, _):
         offered = {command.title for command in app.get_system_commands(app.screen)}
         assert offered == {c.label for c in COMMANDS if c.where != "bar" and c.action != "command_palette"}
@@ -206,7 +229,7 @@ async def test_the_palette_offers_every_command(open_app) -> None:
         assert app.overview.choices.zoomed == "ranks"
 
 
-async def test_q_leaves_at_once_when_no_job_would_end(open_app, fake_job) -> None:
+async def test_q_leaves_at_once_when_no_job_would_end(open_app: OpenApp, fake_job: type[FakeJob]) -> None:
     job = fake_job(running=False)
     async with open_app(running(), job=job) as (app, pilot, _):
         await pilot.press("q")
@@ -215,7 +238,9 @@ async def test_q_leaves_at_once_when_no_job_would_end(open_app, fake_job) -> Non
 
 
 @pytest.mark.parametrize("answer", ["n", "escape"])
-async def test_q_asks_when_a_job_would_end_and_no_stays(open_app, fake_job, text_grid: Grid, answer: str) -> None:
+async def test_q_asks_when_a_job_would_end_and_no_stays(
+    open_app: OpenApp, fake_job: type[FakeJob], text_grid: Grid, answer: str
+) -> None:
     job = fake_job()
     async with open_app(running(), job=job) as (app, pilot, _):
         await pilot.press("q")
@@ -226,7 +251,7 @@ async def test_q_asks_when_a_job_would_end_and_no_stays(open_app, fake_job, text
         assert app.is_running and job.stopped == 0
 
 
-async def test_yes_stops_the_job_and_leaves(open_app, fake_job) -> None:
+async def test_yes_stops_the_job_and_leaves(open_app: OpenApp, fake_job: type[FakeJob]) -> None:
     job = fake_job()
     async with open_app(running(), job=job) as (app, pilot, _):
         await pilot.press("q", "y")
@@ -234,18 +259,22 @@ async def test_yes_stops_the_job_and_leaves(open_app, fake_job) -> None:
         assert app.return_value == 0
 
 
-async def test_a_frame_without_events_writes_nothing(open_app) -> None:
+async def test_drawing_the_same_moment_again_refreshes_nothing(
+    open_app: OpenApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with open_app(running()) as (app, pilot, _):
         app.frame()
         await pilot.pause()
-        drawn: list[object] = []
-        for widget in app.screen.query("*"):
-            widget.refresh = lambda *regions, **options: drawn.append(regions)  # type: ignore[method-assign]
+        refreshed: list[tuple[str | None, object]] = []
+        monkeypatch.setattr(Canvas, "refresh", lambda self, *regions, **options: refreshed.append((self.id, regions)))
         app.overview.redraw()
-        assert drawn == []
+        assert refreshed == []
+        app.overview.choices.note = "something new"
+        app.overview.redraw()
+        assert [name for name, _ in refreshed] == ["footer"]
 
 
-async def test_user_made_names_show_as_they_are_and_command_nothing(open_app, text_grid: Grid) -> None:
+async def test_user_made_names_show_as_they_are_and_command_nothing(open_app: OpenApp, text_grid: Grid) -> None:
     bad = "\x1b[2Jevil[red]\x1b]0;t\x07"
     events = [
         ev.SessionStarted(at=0.0, session_id="s", distmon_version="0"),
@@ -262,15 +291,21 @@ async def test_user_made_names_show_as_they_are_and_command_nothing(open_app, te
 
 
 @pytest.mark.parametrize("environment", [{"DISTMON_ASCII": "1"}, {"LC_ALL": "C"}])
-async def test_ascii_only_is_ascii_only_everywhere(open_app, text_grid: Grid, environment: dict[str, str]) -> None:
+async def test_ascii_only_is_ascii_only_everywhere(
+    open_app: OpenApp, text_grid: Grid, environment: dict[str, str]
+) -> None:
     async with open_app(running(), environment=environment) as (app, pilot, _):
         for keys in ("escape", "question_mark", "escape", "ctrl+p"):
             await pilot.press(keys)
             assert "\n".join(text_grid(app)).isascii()
 
 
-async def test_no_color_draws_no_colour(open_app, style_grid: Grid, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_color_draws_no_colour(open_app: OpenApp, style_grid: Grid, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     async with open_app(running(), environment={"NO_COLOR": "1"}) as (app, _, _):
-        colours = {run.partition(":")[2].rpartition("/")[0] if run.count("/") > 1 else run.partition(":")[2] for row in style_grid(app) for run in row.split()}
+        colours = {
+            run.partition(":")[2].rpartition("/")[0] if run.count("/") > 1 else run.partition(":")[2]
+            for row in style_grid(app)
+            for run in row.split()
+        }
     assert colours <= {"-/-", "default/default", "-/default", "default/-", "-"}

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from textual.app import App
 
 from distmon.core.events import AnyEvent, Ticked
 from distmon.core.synthetic import Script, session
+
+if TYPE_CHECKING:
+    from tests.tui.conftest import FakePlayer, Grid, OpenApp
 
 EVENTS: list[AnyEvent] = list(session(Script(ranks=2, nodes=1, seconds=60)))
 TUI = Path(__file__).parent.parent.parent / "tui"
@@ -23,14 +25,14 @@ KEYS = [
 
 
 @pytest.mark.parametrize(("key", "asked"), KEYS)
-async def test_keys_reach_the_player(open_app, fake_player, key: str, asked: str) -> None:
+async def test_keys_reach_the_player(open_app: OpenApp, fake_player: type[FakePlayer], key: str, asked: str) -> None:
     player = fake_player(EVENTS)
     async with open_app(EVENTS, player=player) as (_, pilot, _):
         await pilot.press(key)
         assert player.asked[-1] == asked
 
 
-async def test_space_plays_again(open_app, fake_player) -> None:
+async def test_space_plays_again(open_app: OpenApp, fake_player: type[FakePlayer]) -> None:
     player = fake_player(EVENTS)
     async with open_app(EVENTS, player=player) as (_, pilot, _):
         await pilot.press("space", "space")
@@ -38,11 +40,13 @@ async def test_space_plays_again(open_app, fake_player) -> None:
 
 
 async def test_a_click_on_the_track_seeks_and_the_screen_shows_that_moment(
-    open_app, fake_player, text_grid: Callable[[App[int]], list[str]]
+    open_app: OpenApp, fake_player: type[FakePlayer], text_grid: Grid
 ) -> None:
     player = fake_player(EVENTS)
     async with open_app(EVENTS, player=player) as (app, pilot, _):
-        first, length = app.overview.parts.bar._track
+        bar = app.overview.parts.bar
+        assert bar is not None
+        first, length = bar._track
         await pilot.click("#bar", offset=(first + length // 2, 0))
         assert player.asked[-1].startswith("seek ")
         assert player.position_s == pytest.approx(30.0, abs=0.6)
@@ -53,7 +57,9 @@ async def test_a_click_on_the_track_seeks_and_the_screen_shows_that_moment(
         assert "0:30" in text_grid(app)[0] or "0:29" in text_grid(app)[0]
 
 
-async def test_the_bar_shows_position_length_speed_and_marks(open_app, fake_player, text_grid: Callable[[App[int]], list[str]]) -> None:
+async def test_the_bar_shows_position_length_speed_and_marks(
+    open_app: OpenApp, fake_player: type[FakePlayer], text_grid: Grid
+) -> None:
     async with open_app(EVENTS, player=fake_player(EVENTS)) as (app, _, _):
         row = text_grid(app)[-2]
     assert "playing" in row and "1x" in row and "0:10" in row and "1:00" in row
@@ -61,7 +67,7 @@ async def test_the_bar_shows_position_length_speed_and_marks(open_app, fake_play
 
 
 async def test_the_rest_of_the_screen_is_the_same_live_and_recorded(
-    open_app, fake_player, text_grid: Callable[[App[int]], list[str]]
+    open_app: OpenApp, fake_player: type[FakePlayer], text_grid: Grid
 ) -> None:
     """With a row less for the bar, a recording shows what a terminal one row lower shows live."""
     half = [*EVENTS[: len(EVENTS) // 2], Ticked(at=EVENTS[len(EVENTS) // 2].at)]
@@ -78,12 +84,14 @@ def test_only_the_bar_the_app_and_the_ports_know_of_a_player() -> None:
         str(path.relative_to(TUI))
         for path in TUI.rglob("*.py")
         if not path.is_relative_to(TUI / "cli")
-        and any(isinstance(node, ast.Attribute) and "player" in node.attr for node in ast.walk(ast.parse(path.read_text())))
+        and any(
+            isinstance(node, ast.Attribute) and "player" in node.attr for node in ast.walk(ast.parse(path.read_text()))
+        )
     }
     assert knowing <= {"widgets/replay_bar.py", "app.py"}
 
 
-async def test_without_a_player_its_keys_do_nothing(open_app) -> None:
+async def test_without_a_player_its_keys_do_nothing(open_app: OpenApp) -> None:
     async with open_app(EVENTS) as (app, pilot, _):
         await pilot.press("space", "plus", "home", "left_square_bracket")
         assert app.overview.parts.bar is None

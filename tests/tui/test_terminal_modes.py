@@ -35,7 +35,13 @@ class Terminal:
         if self.pid == 0:
             os.close(self.master)
             os.login_tty(self._slave)
-            variables = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", "LANG": "C.UTF-8", **(environment or {})}
+            variables = {
+                **os.environ,
+                "TERM": "xterm-256color",
+                "COLORTERM": "truecolor",
+                "LANG": "C.UTF-8",
+                **(environment or {}),
+            }
             os.execve(sys.executable, [sys.executable, str(PROGRAM), *arguments], variables)
 
     def read_until(self, found: Callable[[bytes], bool]) -> None:
@@ -110,7 +116,9 @@ def assert_restored(terminal: Terminal) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_a_signal_ends_it_with_128_plus_n_and_gives_the_terminal_back(start: Callable[..., Terminal], number: int) -> None:
+def test_a_signal_ends_it_with_128_plus_n_and_gives_the_terminal_back(
+    start: Callable[..., Terminal], number: int
+) -> None:
     terminal = start("job")
     terminal.read_until(lambda output: READY in output)
     os.kill(terminal.pid, number)

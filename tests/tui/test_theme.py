@@ -19,7 +19,9 @@ OWN_COLOURS = [palette for palette in PALETTES.values() if not palette.ansi]
 
 def luminance(colour: str) -> float:
     """Relative luminance as WCAG 2 defines it."""
-    linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in (v / 255 for v in Color.parse(colour).rgb)]
+    linear = [
+        c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in (v / 255 for v in Color.parse(colour).rgb)
+    ]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 

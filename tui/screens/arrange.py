@@ -100,7 +100,10 @@ def _stacked(area: Box, situation: Situation) -> dict[str, Box]:
     else:
         top += (spare + 1) // 2
     split = max(30, area.width * 2 // 5)
-    places = {"nodes": Box(0, area.y + top, area.width, nodes), "ranks": Box(0, area.y + top + nodes, area.width, ranks)}
+    places = {
+        "nodes": Box(0, area.y + top, area.width, nodes),
+        "ranks": Box(0, area.y + top + nodes, area.width, ranks),
+    }
     if top:
         places["throughput"] = Box(0, area.y, area.width - split, top)
         places["split"] = Box(area.width - split, area.y, split, top)
@@ -137,5 +140,3 @@ def _logs(area: Box, situation: Situation) -> dict[str, Box]:
 
 def _resized(box: Box, *, width: int | None = None, height: int | None = None) -> Box:
     return Box(box.x, box.y, box.width if width is None else width, box.height if height is None else height)
-
-

@@ -25,7 +25,9 @@ class PlacesLayout(Layout):
     def arrange(self, parent: Widget, children: list[Widget], size: Size, greedy: bool = True) -> ArrangeResult:
         places = self._plan(size.width, size.height)
         return [
-            WidgetPlacement(Region(*places[child.id]), NULL_OFFSET, NULL_SPACING, child, 1 if child.id in OVERLAYS else 0)
+            WidgetPlacement(
+                Region(*places[child.id]), NULL_OFFSET, NULL_SPACING, child, 1 if child.id in OVERLAYS else 0
+            )
             for child in children
             if child.id in places
         ]

@@ -19,7 +19,9 @@ class Choices:
     details: Subject | None = None
     window: int = 0
     """Index of the chart's time window."""
-    sorts: dict[str, tuple[str, bool]] = field(default_factory=lambda: {"ranks": ("rank", False), "nodes": ("node", False)})
+    sorts: dict[str, tuple[str, bool]] = field(
+        default_factory=lambda: {"ranks": ("rank", False), "nodes": ("node", False)}
+    )
     """Column and whether it descends, per table."""
     filters: dict[str, str] = field(default_factory=dict)
     only_rank: int | None = None
@@ -30,7 +32,11 @@ class Choices:
 
     def next_sort(self, panel: str) -> None:
         columns = SORTS[panel]
-        column = columns[(columns.index(self.sorts[panel][0]) + 1) % len(columns)] if self.sorts[panel][0] in columns else columns[0]
+        column = (
+            columns[(columns.index(self.sorts[panel][0]) + 1) % len(columns)]
+            if self.sorts[panel][0] in columns
+            else columns[0]
+        )
         self.sorts[panel] = (column, column not in ASCENDING)
 
     def reverse_sort(self, panel: str) -> None:

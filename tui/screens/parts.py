@@ -35,8 +35,12 @@ class Parts:
 
     def __init__(self, player: Player | None) -> None:
         self.bar = ReplayBar(player, id="bar") if player is not None else None
-        self.ranks: Table[int] = Table(PANEL_TITLES["ranks"], 4, ranks.COLUMNS, empty="no rank has started yet", id="ranks")
-        self.nodes: Cards[str] = Cards(PANEL_TITLES["nodes"], 3, nodes.HEIGHTS, empty="no agent has reported yet", id="nodes")
+        self.ranks: Table[int] = Table(
+            PANEL_TITLES["ranks"], 4, ranks.COLUMNS, empty="no rank has started yet", id="ranks"
+        )
+        self.nodes: Cards[str] = Cards(
+            PANEL_TITLES["nodes"], 3, nodes.HEIGHTS, empty="no agent has reported yet", id="nodes"
+        )
         self.chart = Chart(PANEL_TITLES["throughput"], 1, id="throughput")
         self.split = TextPanel(PANEL_TITLES["split"], 2, id="split")
         self.events = LogView(PANEL_TITLES["events"], 5, empty="nothing has happened yet", id="events")
@@ -82,14 +86,18 @@ class Parts:
 
     def _draw_too_small(self, facts: Facts, choices: Choices) -> None:
         needed = (MIN_WIDTH, MIN_HEIGHT)
-        self.bands["too_small"].show(lambda palette, width, height: chrome.too_small_lines(palette, width, height, needed))
+        self.bands["too_small"].show(
+            lambda palette, width, height: chrome.too_small_lines(palette, width, height, needed)
+        )
 
     def _draw_header(self, facts: Facts, choices: Choices) -> None:
         self.bands["header"].show(partial(header.header, facts))
         self.bands["verdict"].show(lambda palette, width, height: [header.verdict(facts, palette, width)])
 
     def _draw_footer(self, facts: Facts, choices: Choices) -> None:
-        self.bands["footer"].show(lambda palette, width, height: chrome.footer(self.commands, choices.note, palette, width))
+        self.bands["footer"].show(
+            lambda palette, width, height: chrome.footer(self.commands, choices.note, palette, width)
+        )
 
     def _draw_chart(self, facts: Facts, choices: Choices) -> None:
         self.chart.show(chart.throughput_chart(facts, WINDOWS_S[choices.window]))
@@ -112,7 +120,7 @@ class Parts:
         keys = nodes.ordered(facts, column, descending, text)
         caption = _matches(text, len(keys), nodes.present(facts))
         if column != "node":
-            caption += [("  " * bool(caption) + "by ", "muted"), (column + ("▼" if descending else "▲"), "accent")]
+            caption += [("  " * bool(caption) + "by ", "muted"), (column + ("↓" if descending else "↑"), "accent")]
         self.nodes.show(keys, partial(nodes.card, facts), caption)
         self._tell_departure(self.nodes, choices, "node", partial(nodes.name_of_key, facts))
 
@@ -137,7 +145,11 @@ class Parts:
         text, rank = choices.filters.get("output", ""), choices.only_rank
         self._output_feed.set_filter(rank, text)
         dropped = facts.state.output_dropped
-        notes = [f"rank {rank}"] * (rank is not None) + [f"/{text}"] * bool(text) + [f"{dropped:,} lines lost"] * bool(dropped)
+        notes = (
+            [f"rank {rank}"] * (rank is not None)
+            + [f"/{text}"] * bool(text)
+            + [f"{dropped:,} lines lost"] * bool(dropped)
+        )
         self.output.show(self._output_feed.update(facts.state.output), " ".join(notes))
 
     def _draw_details(self, facts: Facts, choices: Choices) -> None:

@@ -33,7 +33,9 @@ def throughput_chart(facts: Facts, window_s: float | None) -> ChartData:
 
 def _events(facts: Facts) -> tuple[EventLine, ...]:
     changes = [EventLine(c.at, role) for c in facts.state.membership if (role := _EVENT_ROLES.get(c.change))]
-    deaths = [EventLine(r.exited_at, "bad") for r in facts.state.ranks.values() if r.exited_at is not None and r.exit_code]
+    deaths = [
+        EventLine(r.exited_at, "bad") for r in facts.state.ranks.values() if r.exited_at is not None and r.exit_code
+    ]
     return tuple(changes + deaths)
 
 

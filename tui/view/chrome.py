@@ -13,7 +13,10 @@ def footer(commands: list[Command], note: str, palette: Palette, width: int) -> 
     style = palette.style
     right = Line([(clean(note) + " ", style("warn", bold=True))]) if note else Line()
     line = Line([(" ", style("text"))])
-    wanted = [(key_name(c.keys[0]), c.label) for c in sorted((c for c in commands if c.footer), key=lambda c: (c.where == "bar", c.footer))]
+    wanted = [
+        (key_name(c.keys[0]), c.label)
+        for c in sorted((c for c in commands if c.footer), key=lambda c: (c.where == "bar", c.footer))
+    ]
     for key, label in [*wanted[:2], (f"1-{len(PANELS)}", "panels"), *wanted[2:]]:
         if line.width + cells(key) + cells(label) + 3 > width - right.width:
             break
@@ -40,8 +43,14 @@ def help_lines(commands: list[Command], palette: Palette, width: int, height: in
 
 def question_lines(question: str, palette: Palette, width: int, height: int) -> list[Line]:
     style = palette.style
-    lines = [Line(), *(Line([(fit(part, width, "centre"), style("text", bold=True))]) for part in question.split("\n")), Line()]
-    choices = Line([("y", style("key")), (" yes   ", style("text")), ("n", style("key")), (" or Esc: no", style("text"))])
+    lines = [
+        Line(),
+        *(Line([(fit(part, width, "centre"), style("text", bold=True))]) for part in question.split("\n")),
+        Line(),
+    ]
+    choices = Line(
+        [("y", style("key")), (" yes   ", style("text")), ("n", style("key")), (" or Esc: no", style("text"))]
+    )
     return [*lines, Line([(" " * max((width - choices.width) // 2, 0), style("text"))]).extend(choices)]
 
 

@@ -37,13 +37,24 @@ def _verdicts(facts: Facts, palette: Palette) -> list[Line]:
         return [Line([(facts.steady.reason or "nothing found", style("muted"))])]
     lines = []
     for verdict in facts.verdicts:
-        lines.append(Line([(clean(verdict.text), style("warn" if verdict.kind != "compute_bound" else "good", bold=True))]))
+        lines.append(
+            Line([(clean(verdict.text), style("warn" if verdict.kind != "compute_bound" else "good", bold=True))])
+        )
         lines.append(Line([("  because  ", style("muted")), (clean(verdict.evidence), style("text"))]))
         lines.append(Line([("  try      ", style("muted")), (clean(verdict.try_first), style("text"))]))
         if verdict.gain_percent is not None:
             low, high = verdict.gain_percent
-            lines.append(Line([("  gain     ", style("muted")), (f"{low:.0f} to {high:.0f} % of the step time", style("text"))]))
+            lines.append(
+                Line([("  gain     ", style("muted")), (f"{low:.0f} to {high:.0f} % of the step time", style("text"))])
+            )
         if verdict.from_s is not None and verdict.to_s is not None:
-            lines.append(Line([("  when     ", style("muted")), (f"{duration(verdict.from_s)} to {duration(verdict.to_s)}", style("text"))]))
+            lines.append(
+                Line(
+                    [
+                        ("  when     ", style("muted")),
+                        (f"{duration(verdict.from_s)} to {duration(verdict.to_s)}", style("text")),
+                    ]
+                )
+            )
         lines.append(Line())
     return lines

@@ -22,7 +22,9 @@ def header(facts: Facts, palette: Palette, width: int, height: int) -> list[Line
 def _identity(facts: Facts, palette: Palette, width: int, right: Line) -> Line:
     style, job = palette.style, facts.state.job
     glyph, role, words = job_state(job.status, job.exit_code, job.end_reason)
-    line = Line([(" distmon ", style("accent", bold=True)), (f" {glyph} ", style(role)), (words, style(role, bold=True))])
+    line = Line(
+        [(" distmon ", style("accent", bold=True)), (f" {glyph} ", style(role)), (words, style(role, bold=True))]
+    )
     command = clean(" ".join(job.started.command)) if job.started else ""
     room = width - line.width - right.width - 4
     if room >= 8 and command:
@@ -52,11 +54,12 @@ def _progress(facts: Facts, palette: Palette, width: int) -> Line:
         line.add("epoch ", style("muted")).add(f"{progress.epoch + 1}", style("text", bold=True))
         line.add(f"/{progress.epochs} " if progress.epochs else " ", style("muted"))
     line.add("step ", style("muted")).add(f"{progress.step:,} ", style("text", bold=True))
-    tail = Line([("ETA ", style("muted")), (duration(progress.eta_s), style("text", bold=True))])
     if progress.fraction is None:
         return spread(line, right, width, style("text"))
     percent = 100 * progress.fraction
-    tail = Line([(f" {percent:3.0f}%  ", style("text", bold=True))]).extend(tail)
+    tail = Line([(f" {percent:3.0f}%  ", style("text", bold=True))])
+    if facts.state.job.status != "ended":
+        tail.add("ETA ", style("muted")).add(duration(progress.eta_s), style("text", bold=True))
     room = width - line.width - tail.width - right.width - 4
     if room >= 6:
         line.add(" ", style("text")).extend(meter(palette, percent, min(room, 60), "accent"))
@@ -117,7 +120,9 @@ def _failure(facts: Facts, palette: Palette) -> Line:
     failure = job.failure
     line = Line([(f" {STATES['bad']} ", style("bad"))])
     if failure is None:
-        return line.add(clean(job.end_detail) or f"the job ended with exit code {job.exit_code}", style("bad", bold=True))
+        return line.add(
+            clean(job.end_detail) or f"the job ended with exit code {job.exit_code}", style("bad", bold=True)
+        )
     who = f"rank {failure.rank}" if failure.rank is not None else "a process"
     cause = failure.signal or f"exit code {failure.exit_code if failure.exit_code is not None else MISSING}"
     line.add(f"{who} on {clean(failure.host) or MISSING} died first: {clean(cause)}", style("bad", bold=True))

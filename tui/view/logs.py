@@ -12,7 +12,7 @@ from distmon.tui.format import clean, clock
 from distmon.tui.view.words import SEVERITY
 from distmon.tui.widgets.log_view import LogLine
 
-E = TypeVar("E", LogEntry, OutputLine)
+E = TypeVar("E", bound=LogEntry | OutputLine)
 
 
 class Feed(Generic[E]):
@@ -48,7 +48,9 @@ class Feed(Generic[E]):
 
     def _passes(self, entry: E) -> bool:
         rank, text = self._filter
-        return (rank is None or entry.rank == rank) and (not text or text in entry.text.lower() or text in entry.host.lower())
+        return (rank is None or entry.rank == rank) and (
+            not text or text in entry.text.lower() or text in entry.host.lower()
+        )
 
 
 class Lines(Sequence[LogLine], Generic[E]):
@@ -67,7 +69,11 @@ class Lines(Sequence[LogLine], Generic[E]):
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             start, stop, _ = index.indices(len(self._kept))
-            from_end = [self._kept[i] for i in range(start, stop)] if stop - start < 200 else list(islice(self._kept, start, stop))
+            from_end = (
+                [self._kept[i] for i in range(start, stop)]
+                if stop - start < 200
+                else list(islice(self._kept, start, stop))
+            )
             return [self._write(number, entry) for number, entry in from_end]
         return self._write(*self._kept[index])
 

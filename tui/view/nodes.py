@@ -43,7 +43,11 @@ def ordered(facts: Facts, column: str, descending: bool, text: str) -> list[str]
     if column == "node":
         return [node.node for node in sorted(nodes, key=lambda node: (name_of(node), node.node), reverse=descending)]
     values = {node.node: _SORT_VALUES[column](node.sample) if node.sample else None for node in nodes}
-    known = sorted((key for key, value in values.items() if value is not None), key=lambda key: (values[key], key), reverse=descending)
+    known = sorted(
+        (key for key, value in values.items() if value is not None),
+        key=lambda key: (values[key], key),
+        reverse=descending,
+    )
     return known + [key for key, value in values.items() if value is None]
 
 
@@ -60,7 +64,10 @@ def card(facts: Facts, key: str, palette: Palette, width: int, height: int, sele
     if not selected:
         return lines
     mark = palette.style("text", selected=True)
-    return [Line([(text, style + mark if style.bgcolor is None else style) for text, style in line.pieces]) for line in lines]
+    return [
+        Line([(text, style + mark if style.bgcolor is None else style) for text, style in line.pieces])
+        for line in lines
+    ]
 
 
 def _title(facts: Facts, node: NodeState, palette: Palette, name_width: int) -> Line:
@@ -96,7 +103,9 @@ def _pair_of_lines(facts: Facts, node: NodeState, palette: Palette, width: int) 
     style = palette.style
     title = spread(_title(facts, node, palette, min(24, width - 12)), _age(facts, node, palette), width, style("text"))
     line = Line()
-    for field in _readings(node.sample, palette) if node.sample is not None else [Line([("no reading yet", style("muted"))])]:
+    for field in (
+        _readings(node.sample, palette) if node.sample is not None else [Line([("no reading yet", style("muted"))])]
+    ):
         if line.width + field.width + 2 <= width:
             line.add("  ", style("text")).extend(field)
     return [title, line]
@@ -107,7 +116,11 @@ def _readings(sample: NodeSampled, palette: Palette) -> list[Line]:
     style = palette.style
     net = network_total(sample)
     rates = f"↓{fit(size(net.received_bytes_per_s), 5, 'right')} ↑{fit(size(net.sent_bytes_per_s), 5, 'right')}"
-    cpu = Line([("cpu ", style("muted"))]).extend(meter(palette, sample.cpu_percent, 6)).add(percent(sample.cpu_percent, 5), style("text"))
+    cpu = (
+        Line([("cpu ", style("muted"))])
+        .extend(meter(palette, sample.cpu_percent, 6))
+        .add(percent(sample.cpu_percent, 5), style("text"))
+    )
     gpu = Line([("gpu", style("muted")), (percent(gpu_utilization_percent(sample), 5), style("text"))])
     return [
         cpu,
@@ -128,8 +141,14 @@ def _block(facts: Facts, node: NodeState, palette: Palette, width: int) -> list[
     bar = max(6, min(24, (width - 24) // 2))
     memory = memory_percent(sample)
     cpu_line = Line([("  cpu ", style("muted"))]).extend(meter(palette, sample.cpu_percent, bar))
-    cpu_line.add(percent(sample.cpu_percent, 5) + "  ", style("text")).extend(cores(palette, sample.cores_percent, width - cpu_line.width))
-    mem_line = Line([("  mem ", style("muted"))]).extend(meter(palette, memory, bar)).add(percent(memory, 5) + "  ", style("text"))
+    cpu_line.add(percent(sample.cpu_percent, 5) + "  ", style("text")).extend(
+        cores(palette, sample.cores_percent, width - cpu_line.width)
+    )
+    mem_line = (
+        Line([("  mem ", style("muted"))])
+        .extend(meter(palette, memory, bar))
+        .add(percent(memory, 5) + "  ", style("text"))
+    )
     mem_line.add(f"{size(sample.memory_used_bytes)} of {size(sample.memory_total_bytes)}", style("muted"))
     net = network_total(sample)
     rates = f"↓{fit(size(net.received_bytes_per_s), 5, 'right')} ↑{fit(size(net.sent_bytes_per_s), 5, 'right')}/s"
@@ -141,7 +160,11 @@ def _block(facts: Facts, node: NodeState, palette: Palette, width: int) -> list[
 
 def _gpu_line(sample: NodeSampled, palette: Palette, bar: int, width: int) -> Line:
     style, value = palette.style, gpu_utilization_percent(sample)
-    line = Line([("  gpu ", style("muted"))]).extend(meter(palette, value, bar)).add(percent(value, 5) + "  ", style("text"))
+    line = (
+        Line([("  gpu ", style("muted"))])
+        .extend(meter(palette, value, bar))
+        .add(percent(value, 5) + "  ", style("text"))
+    )
     line.extend(cores(palette, [gpu.utilization_percent for gpu in sample.gpus], max(width - line.width - 8, 1)))
     return line.add(" " + watts(gpu_power_w(sample)), style("text"))
 
@@ -166,20 +189,29 @@ def detail(facts: Facts, key: str, palette: Palette, width: int) -> list[Line]:
     status = node_status(facts.state, node)
     glyph, role = node_state(status)
     read = age(reading_age_s(facts.state, node))
-    lines = [Line([(f"{glyph} {status}", style(role, bold=True)), (f"  read {read} ago  {_machine(node)}", style("muted"))])]
+    lines = [
+        Line([(f"{glyph} {status}", style(role, bold=True)), (f"  read {read} ago  {_machine(node)}", style("muted"))])
+    ]
     sample = node.sample
     if sample is None:
         return [*lines, Line([("no reading yet", style("muted"))])]
     lines += _cpu_lines(node, sample, palette, width)
     lines += [_gpu_detail(gpu, palette) for gpu in sample.gpus]
     for net in sample.networks:
-        text = f"↓{size(net.received_bytes_per_s)}/s ↑{size(net.sent_bytes_per_s)}/s" + "  used by training" * net.used_by_training
+        text = (
+            f"↓{size(net.received_bytes_per_s)}/s ↑{size(net.sent_bytes_per_s)}/s"
+            + "  used by training" * net.used_by_training
+        )
         lines.append(_field(palette, f"net {net.name}", text))
     for disk in sample.disks:
         text = f"read {size(disk.read_bytes_per_s)}/s  written {size(disk.written_bytes_per_s)}/s  busy {percent(disk.busy_percent).strip()}"
         lines.append(_field(palette, f"disk {disk.name}", text))
     for rail in sample.power:
-        lines.append(_field(palette, f"power {rail.name}", watts(rail.watts) + (f"  within {rail.within}" if rail.within else "")))
+        lines.append(
+            _field(
+                palette, f"power {rail.name}", watts(rail.watts) + (f"  within {rail.within}" if rail.within else "")
+            )
+        )
     lines += [_field(palette, f"temp {t.name}", f"{t.celsius:.0f}°C") for t in sample.temperatures]
     for process in sample.processes:
         rank = MISSING if process.rank is None else process.rank
@@ -195,13 +227,17 @@ def _machine(node: NodeState) -> str:
 
 def _cpu_lines(node: NodeState, sample: NodeSampled, palette: Palette, width: int) -> list[Line]:
     style = palette.style
-    line = Line([(fit("cpu", 12), style("muted"))]).extend(meter(palette, sample.cpu_percent, 20))
+    line = Line([(fit("cpu", 16), style("muted"))]).extend(meter(palette, sample.cpu_percent, 20))
     line.add(percent(sample.cpu_percent, 5), style("text")).add(f"  load {compact(sample.load_1m)}", style("muted"))
     lines = [line]
     if sample.cores_percent:
         on = f"{cores_on(sample)} of {len(sample.cores_percent)} on  "
-        lines.append(Line([(fit("cores", 12), style("muted")), (on, style("text"))]).extend(cores(palette, sample.cores_percent, width - 30)))
-    memory = Line([(fit("memory", 12), style("muted"))]).extend(meter(palette, memory_percent(sample), 20))
+        lines.append(
+            Line([(fit("cores", 16), style("muted")), (on, style("text"))]).extend(
+                cores(palette, sample.cores_percent, width - 30)
+            )
+        )
+    memory = Line([(fit("memory", 16), style("muted"))]).extend(meter(palette, memory_percent(sample), 20))
     memory.add(percent(memory_percent(sample), 5), style("text"))
     lines.append(memory.add(f"  {size(sample.memory_used_bytes)} of {size(sample.memory_total_bytes)}", style("muted")))
     return lines
@@ -210,7 +246,7 @@ def _cpu_lines(node: NodeState, sample: NodeSampled, palette: Palette, width: in
 def _gpu_detail(gpu: GpuReading, palette: Palette) -> Line:
     style = palette.style
     value = gpu.utilization_percent
-    line = Line([(fit(f"gpu {gpu.index}", 12), style("muted"))]).extend(meter(palette, value, 10))
+    line = Line([(fit(f"gpu {gpu.index}", 16), style("muted"))]).extend(meter(palette, value, 10))
     line.add(percent(value, 5), style(load_role(value) if value is not None else "muted"))
     line.add(f"  {size(gpu.memory_used_bytes)}/{size(gpu.memory_total_bytes)}  {watts(gpu.power_w)}", style("text"))
     temperature = MISSING if gpu.temperature_c is None else f"{gpu.temperature_c:.0f}°C"
@@ -222,7 +258,7 @@ def _gpu_detail(gpu: GpuReading, palette: Palette) -> Line:
 
 
 def _field(palette: Palette, name: str, value: str, role: str = "text") -> Line:
-    return Line([(fit(clean(name), 12) + " ", palette.style("muted")), (clean(value), palette.style(role))])
+    return Line([(fit(clean(name), 15) + " ", palette.style("muted")), (clean(value), palette.style(role))])
 
 
 def _means(node: NodeState, palette: Palette) -> list[Line]:

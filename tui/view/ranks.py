@@ -58,7 +58,7 @@ def ordered(facts: Facts, column: str, descending: bool, text: str) -> list[int]
     rows = [row for row in facts.ranks.values() if not wanted or wanted in f"{row.rank} {row.host} {row.state}".lower()]
     known = [row for row in rows if value(row) is not None]
     unknown = [row.rank for row in rows if value(row) is None]
-    known.sort(key=lambda row: (value(row), row.rank), reverse=descending)  # type: ignore[arg-type,return-value]
+    known.sort(key=lambda row: (value(row), row.rank), reverse=descending)
     return [row.rank for row in known] + unknown
 
 
@@ -92,7 +92,10 @@ def cells(facts: Facts, rank: int) -> Sequence[Cell]:
 
 def summary(facts: Facts) -> list[Cell]:
     """How many ranks are in which state, those that need a look first."""
-    counts = Counter("slow" if row.state == "training" and row.rank in facts.slow_ranks else row.state for row in facts.ranks.values())
+    counts = Counter(
+        "slow" if row.state == "training" and row.rank in facts.slow_ranks else row.state
+        for row in facts.ranks.values()
+    )
     order = sorted(counts, key=lambda state: (state in ("training", "ended"), state))
     words: list[Cell] = []
     for state in order:
@@ -108,15 +111,34 @@ def detail(facts: Facts, rank: int, palette: Palette, width: int) -> list[Line]:
     if row is None:
         return [Line([(f"rank {rank} is gone", style("muted"))])]
     glyph, role = rank_state(row.state)
-    lines = [Line([(f"{glyph} {clean(row.state)}", style(role, bold=True)), (f"  host {clean(row.host) or MISSING}", style("text"))])]
+    lines = [
+        Line(
+            [
+                (f"{glyph} {clean(row.state)}", style(role, bold=True)),
+                (f"  host {clean(row.host) or MISSING}", style("text")),
+            ]
+        )
+    ]
     pid = str(row.pid) if row.pid is not None else MISSING
-    lines.append(Line([("pid ", style("muted")), (pid, style("text")), ("  local rank ", style("muted")), (_local(known), style("text"))]))
+    lines.append(
+        Line(
+            [
+                ("pid ", style("muted")),
+                (pid, style("text")),
+                ("  local rank ", style("muted")),
+                (_local(known), style("text")),
+            ]
+        )
+    )
     identity = known.identity if known else None
     if identity is not None:
-        versions = f"{identity.framework} {identity.framework_version}  horovod {identity.horovod_version}  {identity.script}"
+        versions = (
+            f"{identity.framework} {identity.framework_version}  horovod {identity.horovod_version}  {identity.script}"
+        )
         lines.append(Line([(clean(versions), style("text"))]))
     lines.append(_heading(palette))
-    lines.append(_pair(palette, "step", row.recent and row.recent.step_s, row.steady and row.steady.step_s, None, ""))
+    recent_s = row.recent.step_s if row.recent else None
+    lines.append(_pair(palette, "step", recent_s, row.steady.step_s if row.steady else None, None, ""))
     for name in ALL_PHASES:
         recent = row.recent.phase(name) if row.recent else None
         steady = row.steady.phase(name) if row.steady else None
@@ -125,11 +147,16 @@ def detail(facts: Facts, rank: int, palette: Palette, width: int) -> list[Line]:
     lines.append(_pair(palette, "late", row.lateness_s, None, None, row.unseen.get("exposed_communication", "")))
     slow = facts.slow_ranks.get(rank)
     if slow is not None:
-        lines += [Line([(clean(slow.text), style("warn", bold=True))]), Line([("try: ", style("muted")), (clean(slow.try_first), style("text"))])]
+        lines += [
+            Line([(clean(slow.text), style("warn", bold=True))]),
+            Line([("try: ", style("muted")), (clean(slow.try_first), style("text"))]),
+        ]
     for field, reason in row.unseen.items():
         if field not in ALL_PHASES:
             lines.append(Line([(f"{clean(field)} {MISSING} ", style("muted")), (clean(reason), style("text"))]))
-    return lines + _metrics(known.metrics if known else {}, palette) + _spans(known.span_totals if known else {}, palette)
+    return (
+        lines + _metrics(known.metrics if known else {}, palette) + _spans(known.span_totals if known else {}, palette)
+    )
 
 
 def _local(known: object) -> str:
@@ -139,13 +166,24 @@ def _local(known: object) -> str:
 
 def _heading(palette: Palette) -> Line:
     muted = palette.style("muted")
-    return Line([(fit("", 14), muted), (fit(f"last {RECENT} ms", 10, "right"), muted), (fit("steady ms", 10, "right"), muted), (fit("share", 7, "right"), muted)])
+    return Line(
+        [
+            (fit("", 14), muted),
+            (fit(f"last {RECENT} ms", 10, "right"), muted),
+            (fit("steady ms", 10, "right"), muted),
+            (fit("share", 7, "right"), muted),
+        ]
+    )
 
 
-def _pair(palette: Palette, name: str, recent: float | None, steady: float | None, share: float | None, reason: str) -> Line:
+def _pair(
+    palette: Palette, name: str, recent: float | None, steady: float | None, share: float | None, reason: str
+) -> Line:
     style = palette.style
     line = Line([(fit(name, 14), style("muted"))])
-    line.add(fit(milliseconds(recent), 10, "right"), style("text")).add(fit(milliseconds(steady), 10, "right"), style("text"))
+    line.add(fit(milliseconds(recent), 10, "right"), style("text")).add(
+        fit(milliseconds(steady), 10, "right"), style("text")
+    )
     if share is not None:
         line.add(percent(100 * share, 7), style("text"))
     if recent is None and reason:
@@ -155,12 +193,21 @@ def _pair(palette: Palette, name: str, recent: float | None, steady: float | Non
 
 def _metrics(metrics: dict[str, float], palette: Palette) -> list[Line]:
     style = palette.style
-    return [Line([(fit(clean(name), 14), style("muted")), (f"{value:>10.4g}", style("text"))]) for name, value in sorted(metrics.items())]
+    return [
+        Line([(fit(clean(name), 14), style("muted")), (f"{value:>10.4g}", style("text"))])
+        for name, value in sorted(metrics.items())
+    ]
 
 
 def _spans(totals: dict[str, float], palette: Palette) -> list[Line]:
     style = palette.style
     return [
-        Line([(fit(clean(name), 14), style("muted")), (fit(duration(seconds), 10, "right"), style("text")), (" in all", style("muted"))])
+        Line(
+            [
+                (fit(clean(name), 14), style("muted")),
+                (fit(duration(seconds), 10, "right"), style("text")),
+                (" in all", style("muted")),
+            ]
+        )
         for name, seconds in sorted(totals.items())
     ]

@@ -17,7 +17,7 @@ def split_lines(facts: Facts, palette: Palette, width: int, height: int) -> list
     style = palette.style
     if facts.shares is None and facts.split is None:
         return [Line(), Line([(fit("no steps yet", width, "centre"), style("muted"))])]
-    lines = []
+    lines: list[Line] = []
     if height > len(ALL_PHASES) and facts.shares:
         parts = [(max(facts.shares[name], 0.0), name) for name in ALL_PHASES]
         bars = 2 if height >= len(ALL_PHASES) + 3 else 1
@@ -29,14 +29,21 @@ def split_lines(facts: Facts, palette: Palette, width: int, height: int) -> list
 
 def _heading(palette: Palette, width: int) -> Line:
     muted = palette.style("muted")
-    return Line([(fit("phase", 14), muted), (fit("mean ms", 9, "right"), muted), (fit(f"{ROLLING_S:.0f} s", 6, "right"), muted)])
+    return Line(
+        [(fit("phase", 14), muted), (fit("mean ms", 9, "right"), muted), (fit(f"{ROLLING_S:.0f} s", 6, "right"), muted)]
+    )
 
 
 def _phase(facts: Facts, palette: Palette, name: str, index: int, width: int) -> Line:
     style = palette.style
     mean = facts.split.phase(name) if facts.split else None
     share = 100 * facts.shares[name] if facts.shares and mean is not None else None
-    line = Line([(SHADES[index] + " ", style(name)), (fit(PHASE_NAMES[name], 12), style("text" if mean is not None else "muted"))])
+    line = Line(
+        [
+            (SHADES[index] + " ", style(name)),
+            (fit(PHASE_NAMES[name], 12), style("text" if mean is not None else "muted")),
+        ]
+    )
     line.add(fit(milliseconds(mean), 9, "right"), style("text")).add(percent(share, 6), style(name, bold=True))
     room = width - line.width - 2
     if room >= 6 and share is not None:

@@ -36,7 +36,7 @@ class Cards(RowsPanel[K]):
         self.model.resize(height // self.row_height)
         if not keys:
             return [Line([(fit(self.empty, width, "centre"), self.palette.style("muted"))]).strip(width, self.base)]
-        lines = []
+        lines: list[Strip] = []
         for key in self.model.in_view():
             selected = key == self.model.selected
             blank = self.palette.style("text", selected=selected)

@@ -17,6 +17,8 @@ from distmon.tui.widgets.raster import Bin, bins, braille, bridged, dots, nice_c
 
 LABEL_WIDTH = 6
 """Cells of the value axis: five of its numbers and the rule."""
+CREST_DOTS = 2
+"""How far below its line an area is in full colour, so that the crest does not flicker where the line crosses cells."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,7 @@ class Plot:
         self.axis = time_axis(self.data, self.columns * 2)
         self._binned = [self._bins(series) for series in self.data.series]
         peaks = [column[1] for columns in self._binned for column in columns if column is not None]
-        self.high = nice_ceiling(max(peaks, default=0.0) * 1.05, self.previous_ceiling)
+        self.high = nice_ceiling(max(peaks) * 1.05, self.previous_ceiling) if peaks else 0.0
 
     def _bins(self, series: Series) -> list[Bin]:
         columns = bins(series.times, series.values, self.axis.start, self.axis.step, self.axis.count)
@@ -144,13 +146,17 @@ class Plot:
         rule, muted = self.palette.style("border"), self.palette.style("muted")
         result = []
         for y, row in enumerate(grid):
-            line = Line([(fit(labels.get(y, ""), LABEL_WIDTH - 1, "right"), muted), ("┤" if y in labels else "│", rule)])
+            line = Line(
+                [(fit(labels.get(y, ""), LABEL_WIDTH - 1, "right"), muted), ("┤" if y in labels else "│", rule)]
+            )
             for style, group in groupby(row, key=lambda piece: piece[1]):
                 line.add("".join(text for text, _ in group), style)
             result.append(line)
         return [*result, self._time_labels()]
 
     def _value_labels(self) -> dict[int, str]:
+        if not self.high:
+            return {}
         labels = {0: compact(self.high), self.rows - 1: "0"} if self.rows > 1 else {0: compact(self.high)}
         if self.rows >= 5 and self.rows % 2:
             labels[self.rows // 2] = compact(self.high / 2)
@@ -175,8 +181,8 @@ class Plot:
 
     def _draw(self, grid: list[list[Piece]], series: Series, columns: Sequence[Bin]) -> None:
         """The line in full colour; the area under it, where the series asks for one, faint."""
-        line = dots(columns, self.rows, 0.0, self.high)
-        below = dots(columns, self.rows, 0.0, self.high, True) if series.area else line
+        line = dots(columns, self.rows, 0.0, self.high, CREST_DOTS if series.area else 0)
+        below = dots(columns, self.rows, 0.0, self.high, self.rows * 4) if series.area else line
         bright = self.palette.style(series.role)
         faint = self.palette.style(series.role + "_area") if series.area else bright
         for row, line_masks, masks in zip(grid, line, below, strict=True):
@@ -192,7 +198,11 @@ class Plot:
     def _time_labels(self) -> Line:
         """Elapsed time at even distances of at least fourteen cells."""
         muted = self.palette.style("muted")
-        line = Line([("0" if self.rows == 1 else "", muted)]).pad(LABEL_WIDTH - 1, muted).add("└", self.palette.style("border"))
+        line = (
+            Line([("0" if self.rows == 1 else "", muted)])
+            .pad(LABEL_WIDTH - 1, muted)
+            .add("└", self.palette.style("border"))
+        )
         distance = nice_time_step(14 * 2 * self.axis.step)
         first = math.ceil((self.axis.start - self.data.origin) / distance - 1e-9)
         number = first

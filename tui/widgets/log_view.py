@@ -67,7 +67,9 @@ class LogView(Panel):
 
     def _draw_line(self, line: LogLine, width: int) -> Strip:
         style = self.palette.style
-        return Line([*((text, style(role)) for text, role in line.prefix), (line.text, style(line.role))]).strip(width, self.base)
+        return Line([*((text, style(role)) for text, role in line.prefix), (line.text, style(line.role))]).strip(
+            width, self.base
+        )
 
     def _end(self) -> int:
         """Index after the last line in view."""

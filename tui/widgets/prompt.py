@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from textual.binding import Binding
 from textual.message import Message
@@ -16,7 +17,7 @@ class FilterPrompt(Input):
     FilterPrompt { height: 1; border: none; padding: 0 1; background: $surface; }
     FilterPrompt:focus { border: none; }
     """
-    BINDINGS = [Binding("escape", "drop", "drop the filter", show=False)]
+    BINDINGS: ClassVar = [Binding("escape", "drop", "drop the filter", show=False)]
 
     @dataclass
     class Typed(Message):

@@ -12,7 +12,30 @@ Bin = tuple[float, float] | None
 """Least and greatest value of the samples in one bin, or None where there is no sample."""
 
 _DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
-_TIME_STEPS = (0.05, 0.1, 0.2, 0.25, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400)
+_TIME_STEPS = (
+    0.05,
+    0.1,
+    0.2,
+    0.25,
+    0.5,
+    1,
+    2,
+    5,
+    10,
+    15,
+    30,
+    60,
+    120,
+    300,
+    600,
+    900,
+    1800,
+    3600,
+    7200,
+    21600,
+    43200,
+    86400,
+)
 
 
 def nice_time_step(seconds: float) -> float:
@@ -74,8 +97,8 @@ def bridged(columns: Sequence[Bin], reach: int) -> list[Bin]:
     return result
 
 
-def dots(columns: Sequence[Bin], rows: int, low: float, high: float, fill: bool = False) -> list[list[int]]:
-    """Braille dot masks, `rows` lines of len(columns)/2 cells: one line through the bins, or the area under it.
+def dots(columns: Sequence[Bin], rows: int, low: float, high: float, below: int = 0) -> list[list[int]]:
+    """Braille dot masks, `rows` lines of len(columns)/2 cells: a line through the bins, and so many more dots below it.
 
     Values outside low..high are drawn at the edge.
     """
@@ -92,9 +115,9 @@ def dots(columns: Sequence[Bin], rows: int, low: float, high: float, fill: bool 
             previous = None
             continue
         upper, lower = level(column[1]), level(column[0])
-        first, last = (upper, top) if fill else _joined(upper, lower, previous)
+        first, last = _joined(upper, lower, previous)
         previous = (upper, lower)
-        for y in range(first, last + 1):
+        for y in range(first, min(last + below, top) + 1):
             cells[y >> 2][x >> 1] |= _DOTS[x & 1][y & 3]
     return cells
 

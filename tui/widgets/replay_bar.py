@@ -28,7 +28,9 @@ class ReplayBar(Canvas):
         style, player = self.palette.style, self._player
         total = player.duration_s
         sign = "⏸ paused" if not player.playing else "▶ playing"
-        line = Line([(f" {sign} ", style("accent", bold=True)), (f"{_speed_words(player.speed):>6} ", style("text", bold=True))])
+        line = Line(
+            [(f" {sign} ", style("accent", bold=True)), (f"{_speed_words(player.speed):>6} ", style("text", bold=True))]
+        )
         position = duration(player.position_s)
         line.add(position.rjust(len(duration(total))), style("text", bold=True)).add(" ", style("text"))
         end = Line([(f" {duration(total)} ", style("muted"))])

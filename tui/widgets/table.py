@@ -48,7 +48,9 @@ class Table(RowsPanel[K]):
 
     header_rows = 1
 
-    def __init__(self, title: str, number: int, columns: Sequence[Column], *, empty: str, id: str | None = None) -> None:
+    def __init__(
+        self, title: str, number: int, columns: Sequence[Column], *, empty: str, id: str | None = None
+    ) -> None:
         super().__init__(title, number, empty=empty, id=id)
         self.columns = tuple(columns)
         self._cells: Callable[[K], Sequence[Cell]] = lambda key: ()
@@ -76,7 +78,7 @@ class Table(RowsPanel[K]):
             sorted_by = column.key == self.sort_key
             line.add(fit(column.title, cells, column.align), marked if sorted_by else muted)
             if line.width < width:
-                line.add(("▼" if self.descending else "▲") if sorted_by else " ", marked)
+                line.add(("↓" if self.descending else "↑") if sorted_by else " ", marked)
         return line.strip(width, self.base)
 
     def _row(self, key: K, layout: Sequence[tuple[Column, int]], width: int) -> Strip:

@@ -1,0 +1,99 @@
+"""The screens as grids of text and style. DISTMON_UPDATE_GOLDENS=1 writes them anew: read the difference before committing it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from distmon.core import events as ev
+from distmon.core.events import AnyEvent
+from distmon.core.synthetic import Script, session
+
+if TYPE_CHECKING:
+    from tests.tui.conftest import FakePlayer, Grid, OpenApp
+
+GOLDENS = Path(__file__).parent.parent / "data" / "goldens" / "tui"
+SCRIPT = Script(ranks=4, nodes=2, seconds=75, slow_rank=1, delay_s=0.03, gpus_per_node=2, epochs=20)
+WHOLE: list[AnyEvent] = list(session(SCRIPT))
+RUNNING = [event for event in WHOLE if not isinstance(event, (ev.WorkerExited, ev.JobEnded, ev.SessionEnded))]
+START = SCRIPT.start
+FAILED: list[AnyEvent] = [
+    *RUNNING,
+    ev.OutputWritten(
+        at=START + 77, rank=2, host="node-001", local_rank=0, output="stderr", lines=["MemoryError: batch 33"]
+    ),
+    ev.WorkerExited(at=START + 77, host="node-001", local_rank=0, rank=2, exit_code=137, signal="SIGKILL"),
+    ev.JobEnded(
+        at=START + 78,
+        exit_code=137,
+        reason="failed",
+        failure=ev.Failure(
+            rank=2, host="node-001", signal="SIGKILL", exit_code=137, last_lines=["MemoryError: batch 33"]
+        ),
+    ),
+]
+LAUNCHING: list[AnyEvent] = [
+    ev.SessionStarted(at=START, session_id="s", distmon_version="0"),
+    ev.JobStarted(at=START, job="j", command=["python", "train.py"], np=2),
+    ev.LaunchProgressed(at=START + 1, stage="waiting_for_slots", detail="1 of 2 slots", deadline=START + 31),
+    ev.Ticked(at=START + 5),
+]
+SCREENS: dict[str, tuple[list[AnyEvent], list[str]]] = {
+    "running": (RUNNING, []),
+    "failed": (FAILED, []),
+    "launching": (LAUNCHING, []),
+    "empty": ([], []),
+    "help": (RUNNING, ["question_mark"]),
+    "why": (RUNNING, ["v"]),
+    "rank": (RUNNING, ["down", "down", "enter"]),
+    "node": (RUNNING, ["3", "down", "enter"]),
+}
+SIZES = [(80, 24), (120, 40), (200, 60)]
+
+
+@pytest.mark.usefixtures("utc")
+@pytest.mark.parametrize("size", SIZES, ids=lambda s: f"{s[0]}x{s[1]}")
+@pytest.mark.parametrize("name", SCREENS)
+async def test_screen(open_app: OpenApp, text_grid: Grid, style_grid: Grid, name: str, size: tuple[int, int]) -> None:
+    events, keys = SCREENS[name]
+    async with open_app(events, size=size) as (app, pilot, _):
+        await pilot.press(*keys)
+        await pilot.pause()
+        check(f"{name}_{size[0]}x{size[1]}", text_grid(app), style_grid(app))
+
+
+@pytest.mark.usefixtures("utc")
+async def test_recorded(open_app: OpenApp, text_grid: Grid, style_grid: Grid, fake_player: type[FakePlayer]) -> None:
+    async with open_app(RUNNING, player=fake_player(RUNNING)) as (app, _, _):
+        check("recorded_80x24", text_grid(app), style_grid(app))
+
+
+@pytest.mark.usefixtures("utc")
+@pytest.mark.parametrize(
+    ("name", "environment"),
+    [
+        ("ascii", {"DISTMON_ASCII": "1"}),
+        ("light", {"DISTMON_THEME": "light"}),
+        ("sixteen", {"TERM": "vt100", "COLORTERM": ""}),
+    ],
+)
+async def test_other_terminals(
+    open_app: OpenApp, text_grid: Grid, style_grid: Grid, name: str, environment: dict[str, str]
+) -> None:
+    async with open_app(RUNNING, environment=environment) as (app, _, _):
+        check(f"{name}_80x24", text_grid(app), style_grid(app))
+
+
+def check(name: str, text: list[str], style: list[str]) -> None:
+    """Compare with the golden of this name; text and style differ apart, so that the message is short."""
+    path = GOLDENS / f"{name}.txt"
+    now = "\n".join([*(f"|{row}|" for row in text), "", *style, ""])
+    if os.environ.get("DISTMON_UPDATE_GOLDENS"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(now, encoding="utf-8")
+    expected = path.read_text(encoding="utf-8").split("\n\n")
+    assert "\n".join(f"|{row}|" for row in text) == expected[0]
+    assert style == expected[1].rstrip("\n").split("\n")

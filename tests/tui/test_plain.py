@@ -1,0 +1,93 @@
+"""Without a screen the same is said in lines."""
+
+from __future__ import annotations
+
+import sys
+from typing import TextIO
+
+import pytest
+
+from distmon.core import events as ev
+from distmon.core.fold import apply
+from distmon.core.state import SessionState
+from distmon.core.synthetic import Script, session
+from distmon.tui.plain import PlainView, summary_lines
+from distmon.tui.terminal import can_show_app
+
+EVENTS = list(session(Script(ranks=2, nodes=1, seconds=60, slow_rank=1, delay_s=0.03)))
+
+
+def test_each_event_is_said_once_and_progress_comes_every_ten_seconds() -> None:
+    state, view, lines = SessionState(), PlainView(), []
+    for event in EVENTS:
+        apply(state, event)
+        lines += view.lines(state)
+    assert lines.count("job started: python train.py --lr 0.1") == 1
+    progress = [line for line in lines if "samples/s" in line]
+    assert len(progress) in (6, 7)
+    assert all("epoch" in line and "2 ranks" in line and "ETA" in line for line in progress)
+    assert len([line for line in lines if line.startswith("rank 1 is late")]) == 1
+    assert lines[-1] == "job finished, exit code 0"
+
+
+def test_the_summary_has_the_end_the_speed_the_split_the_node_and_the_verdict() -> None:
+    state = SessionState()
+    for event in EVENTS:
+        apply(state, event)
+    text = "\n".join(summary_lines(state))
+    for part in (
+        "finished after 1:01: 2 ranks",
+        "samples/s steady",
+        "exposed comm",
+        "node-000: cpu",
+        "verdict     rank 1 is late",
+    ):
+        assert part in text
+
+
+def test_a_failure_names_rank_host_signal_and_last_lines() -> None:
+    failure = ev.Failure(rank=2, host="n2", signal="SIGKILL", last_lines=["out of \x1b[31mmemory"])
+    state = SessionState()
+    apply(state, ev.JobStarted(at=0.0, job="j", command=["python", "t.py"], np=4))
+    apply(state, ev.JobEnded(at=3.0, exit_code=137, reason="failed", failure=failure))
+    assert summary_lines(state)[:4] == [
+        "failed, exit 137 after 0:03: 0 ranks, 0 steps, samples –",
+        "first failure: rank 2 on n2: SIGKILL",
+        "  | out of memory",
+        "throughput  – samples/s over the session; steady –: no steps yet",
+    ]
+
+
+class FakeTerminal:
+    closed = False
+
+    def __init__(self, terminal: bool) -> None:
+        self._terminal = terminal
+
+    def isatty(self) -> bool:
+        return self._terminal
+
+
+@pytest.mark.parametrize(
+    ("term", "terminals", "expected"),
+    [
+        ("xterm-256color", (True, True, True), True),
+        ("dumb", (True, True, True), False),
+        ("", (True, True, True), False),
+        ("xterm", (False, True, True), False),
+        ("xterm", (True, False, True), False),
+        ("xterm", (True, True, False), False),
+    ],
+)
+def test_the_app_is_not_started_without_a_terminal_that_can_show_it(
+    monkeypatch: pytest.MonkeyPatch, term: str, terminals: tuple[bool, bool, bool], expected: bool
+) -> None:
+    for name, terminal in zip(("__stdin__", "__stdout__", "__stderr__"), terminals, strict=True):
+        monkeypatch.setattr(sys, name, FakeTerminal(terminal))
+    assert can_show_app({"TERM": term}) is expected
+
+
+def test_a_closed_stream_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: TextIO | None = None
+    monkeypatch.setattr(sys, "__stdin__", closed)
+    assert not can_show_app({"TERM": "xterm"})
