@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from pathlib import Path
 
+from distmon.agent.grid import next_on_grid
 from distmon.agent.records import Kept, Worker
 from distmon.agent.sampler import Sampler
 from distmon.core.events import NoticeGiven
@@ -15,10 +15,14 @@ from distmon.wire.clock import SteadyClock
 from distmon.wire.publisher import Publisher
 
 RANK_STREAM = "ranks"
+PAUSE_S = 0.5
+_PAUSE_BUSY_S = 0.1
+_BUSY_SHARE = 0.02
+"""Of a ring, that came between two reads: from here on it is read more often."""
+_FLUSH_EARLY_S = 0.05
+"""Rather now than a whole pause too late."""
 _LOOK_AT_WRITER_S = 1.0
 _SILENT_BEFORE_GONE_S = 2.0
-
-_log = logging.getLogger(__name__)
 
 
 class _Ring:
@@ -68,24 +72,24 @@ class Intake:
         self._rings: dict[Path, _Ring] = {}
         self._refused: set[tuple[Path, int]] = set()
         self._flush_every_s = 1 / steps_hz
-        self._next_flush = 0.0
+        self._next_flush = time.monotonic()
 
-    def collect(self, *, last: bool = False) -> bool:
-        """Publishes what is new; with `last`, also what waits. True when there was anything."""
+    def collect(self, *, last: bool = False) -> float:
+        """Publishes what is new; with `last`, also what waits. Gives the seconds after which to come again."""
         now = time.monotonic()
         for folder in self._folders:
             self._look_for_rings(folder)
-        heard = False
+        fullest = 0.0
         for ring in list(self._rings.values()):
             ended = ring.writer_ended(now)
-            heard = self._read(ring, now) or heard
+            fullest = max(fullest, self._read(ring, now))
             if ended:
                 self._finish(ring)
-        if last or now >= self._next_flush:
-            self._next_flush = now + self._flush_every_s
+        if last or now >= self._next_flush - _FLUSH_EARLY_S:
+            self._next_flush = next_on_grid(self._next_flush, self._flush_every_s, now)
             for ring in self._rings.values():
                 self._publish(ring.worker.flush())
-        return heard
+        return _PAUSE_BUSY_S if fullest > _BUSY_SHARE else min(PAUSE_S, self._flush_every_s)
 
     def close(self) -> None:
         for ring in self._rings.values():
@@ -111,10 +115,10 @@ class Intake:
             self._rings[path] = _Ring(path, self._node, self._clock)
         except RingError as error:
             self._refused.add((path, inode))
-            notice = NoticeGiven(at=self._clock.now(), severity="warning", text=str(error), source="agent")
-            self._publisher.publish(RANK_STREAM, notice)
+            self._warn(str(error))
 
-    def _read(self, ring: _Ring, now: float) -> bool:
+    def _read(self, ring: _Ring, now: float) -> float:
+        """Takes over what is new in a ring; gives how full it was, as a share."""
         records = ring.reader.read()
         lost = ring.reader.lost + ring.reader.torn
         if lost > ring.lost:
@@ -122,13 +126,13 @@ class Intake:
             self._publish([Kept(ring.worker.gap(lost - ring.lost, self._clock.now()))])
             ring.lost = lost
         if not records:
-            return False
+            return 0.0
         ring.heard = now
         rank = ring.worker.rank
         self._publish(ring.worker.take(records))
         if ring.worker.rank != rank:
             self._rank_known(ring)
-        return True
+        return len(records) / ring.reader.header.capacity
 
     def _rank_known(self, ring: _Ring) -> None:
         """Lets the sensors know: the rank's process, and the interface that the job talks over."""
@@ -142,12 +146,16 @@ class Intake:
         self._publish(ring.worker.finish())
         self._sampler.processes.forget(ring.worker.pid)
         if ring.worker.unreadable:
-            _log.warning("%d messages of pid %d were not understood", ring.worker.unreadable, ring.worker.pid)
+            self._warn(f"{ring.worker.unreadable} messages of rank {ring.worker.rank} were not understood")
         ring.reader.close()
         del self._rings[ring.path]
         ring.path.unlink(missing_ok=True)
         if not self._rings:
             self._sampler.network.used_by_training = frozenset()
+
+    def _warn(self, text: str) -> None:
+        notice = NoticeGiven(at=self._clock.now(), severity="warning", text=text, source="agent")
+        self._publisher.publish(RANK_STREAM, notice)
 
     def _publish(self, kept: list[Kept]) -> None:
         for item in kept:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 
+from distmon.agent.grid import next_on_grid
 from distmon.agent.identity import new_boot, node_joined, node_name
 from distmon.agent.intake import Intake
 from distmon.agent.sampler import Sampler
@@ -14,8 +15,8 @@ from distmon.wire.publisher import Publisher
 
 NODE_STREAM = "node"
 _FIRST_SAMPLE_AFTER_S = 0.3
-_INTAKE_BUSY_S = 0.1
-_INTAKE_IDLE_S = 0.25
+_TOGETHER_S = 0.02
+"""An intake due this soon after a sample is done with it: one wake-up, one send."""
 _GOODBYE_S = 0.5
 
 
@@ -43,14 +44,13 @@ class Agent:
         """Until `stop`, or until the process `parent` is no longer this one's parent."""
         self.sampler.prime()
         self.publisher.publish(NODE_STREAM, node_joined(self.node, self.boot, self.clock.now()), keep="joined")
-        next_sample = time.monotonic() + min(_FIRST_SAMPLE_AFTER_S, self._interval_s)
-        next_intake = time.monotonic()
+        next_sample = next_intake = time.monotonic() + min(_FIRST_SAMPLE_AFTER_S, self._interval_s)
         while not self._stop_reason:
             if time.monotonic() >= next_sample:
                 self._sample()
                 next_sample = next_on_grid(next_sample, self._interval_s, time.monotonic())
-            if time.monotonic() >= next_intake:
-                next_intake = time.monotonic() + (_INTAKE_BUSY_S if self.intake.collect() else _INTAKE_IDLE_S)
+            if time.monotonic() >= next_intake - _TOGETHER_S:
+                next_intake = next_on_grid(next_intake, self.intake.collect(), time.monotonic())
                 # Not PR_SET_PDEATHSIG: it also fires when the parent's starting thread ends, and the parent lives on.
                 if parent is not None and os.getppid() != parent:
                     self.stop("the process that started it is gone")
@@ -74,8 +74,3 @@ class Agent:
         self.intake.collect(last=True)
         self.publisher.publish(NODE_STREAM, NodeLeft(at=self.clock.now(), node=self.node, reason=self._stop_reason))
         self.publisher.flush(_GOODBYE_S)
-
-
-def next_on_grid(due: float, interval: float, now: float) -> float:
-    """The first grid point after `now`: a late sample is followed by one on time, and missed ones are not made up for."""
-    return due + interval * max(1, int((now - due) / interval) + 1)

@@ -15,6 +15,8 @@ from distmon.core.events import NodeSampled
 
 _WAIT_FOR_SLOW_S = 0.05
 _OLDEST_SHOWN_S = 5.0
+_ASK_AGAIN_S = 30.0
+"""A machine that lacks a source now will hardly get it within the second."""
 
 
 class Sampler:
@@ -81,7 +83,7 @@ class _Threaded:
         threading.Thread(target=self._run, name=f"sensor-{name}", daemon=True).start()
 
     def start(self, now_ns: int) -> None:
-        if self._idle.is_set():
+        if self._idle.is_set() and not (self._lacks_source() and now_ns - self._asked_ns < _ASK_AGAIN_S * 1e9):
             self._idle.clear()
             self._asked_ns = now_ns
             self._wanted.release()
@@ -95,6 +97,9 @@ class _Threaded:
             return last[1], (now_ns - last[0]) / 1e9
         silent_s = (now_ns - self._asked_ns) / 1e9
         return _absent(self._sensor, f"no answer for {silent_s:.0f} s"), 0.0
+
+    def _lacks_source(self) -> bool:
+        return self._last is not None and not any(self._last[1].values.values())
 
     def _run(self) -> None:
         while True:

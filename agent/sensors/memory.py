@@ -12,9 +12,9 @@ class MemorySensor:
         self._file = KernelFile(roots.proc / "meminfo")
 
     def read(self, now_ns: int) -> Reading:
-        kilobytes = parse_meminfo(self._file.read())
-        total, available = kilobytes.get(b"MemTotal"), kilobytes.get(b"MemAvailable")
-        swap, swap_free = kilobytes.get(b"SwapTotal"), kilobytes.get(b"SwapFree")
+        text = self._file.read()
+        total, available = kilobytes(text, b"MemTotal"), kilobytes(text, b"MemAvailable")
+        swap, swap_free = kilobytes(text, b"SwapTotal"), kilobytes(text, b"SwapFree")
         values = {
             "memory_total_bytes": None if total is None else total * 1024,
             "memory_used_bytes": None if total is None or available is None else (total - available) * 1024,
@@ -23,12 +23,8 @@ class MemorySensor:
         return Reading(values, {name: "not in /proc/meminfo" for name, value in values.items() if value is None})
 
 
-def parse_meminfo(text: bytes) -> dict[bytes, int]:
-    """Name -> kB; lines of another form are passed over."""
-    numbers: dict[bytes, int] = {}
-    for line in text.splitlines():
-        name, _, rest = line.partition(b":")
-        columns = rest.split()
-        if columns and columns[0].isdigit():
-            numbers[name] = int(columns[0])
-    return numbers
+def kilobytes(meminfo: bytes, name: bytes) -> int | None:
+    """One line's number; None where there is no such line. Most of the text's fifty lines are never looked at."""
+    start = (b"\n" + meminfo).find(b"\n" + name + b":")
+    columns = meminfo[start + len(name) + 1 : start + len(name) + 40].split(None, 1) if start >= 0 else []
+    return int(columns[0]) if columns and columns[0].isdigit() else None

@@ -77,6 +77,19 @@ def test_samples_arrive_numbered_and_without_invented_values(agent: subprocess.P
     assert first.memory_used_bytes
 
 
+def test_ten_samples_a_second_without_drift(address: str) -> None:
+    process = start_agent(address, "--rate", "10")
+    subscription = Subscription([address], since_start=True)
+    times = [event.at for event in until(subscription, has(NodeSampled, 21)) if isinstance(event, NodeSampled)]
+    subscription.close()
+    end(process)
+    # A single sample may be late on a busy machine; the grid may not move, and what was missed is not made up for.
+    offsets = sorted((at - times[0]) % 0.1 for at in times[1:])
+    nearest = min(min(offset, 0.1 - offset) for offset in offsets)
+    assert nearest < 0.01
+    assert times[20] - times[0] > 1.9
+
+
 def test_sigterm_says_goodbye_and_ends_within_a_second(agent: subprocess.Popen[bytes], address: str) -> None:
     subscription = Subscription([address])
     until(subscription, has(NodeSampled))

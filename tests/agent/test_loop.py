@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from distmon.agent.loop import next_on_grid
+from distmon.agent.grid import next_on_grid
 from distmon.wire.clock import SteadyClock
 
 SECOND = 10**9
