@@ -86,6 +86,17 @@ def build_flags(target: Target, environment: Mapping[str, str]) -> dict[str, str
     return flags
 
 
+def gpu_note(python: Path) -> str | None:
+    """What to do to reduce on GPUs, where PyTorch can use them and the build would leave them out."""
+    target = inspect_target(python)
+    if target.torch_cuda is None or "HOROVOD_GPU_OPERATIONS" in os.environ:
+        return None
+    return (
+        f"PyTorch here is built for CUDA {target.torch_cuda}, and Horovod is built for the CPU: for GPUs, install the CUDA toolkit "
+        "and NCCL's headers and set HOROVOD_GPU_OPERATIONS=NCCL"
+    )
+
+
 def _opposite(flag: str) -> str:
     if flag.startswith("HOROVOD_WITHOUT_"):
         return flag.replace("_WITHOUT_", "_WITH_", 1)

@@ -149,7 +149,7 @@ def missing(target: Target, tools: Tools) -> list[str]:
     if not target.pip:
         problems.append(f"{target.python} has no pip: {target.python} -m ensurepip")
     if target.torch is None and target.tensorflow is None:
-        problems.append(f"{target.python} has neither PyTorch nor TensorFlow: install the one you train with, first")
+        problems.append(f"{target.python} has neither PyTorch nor TensorFlow: install one there, or name another with --python")
     if tools.free_bytes < BUILD_SPACE_BYTES:
         problems.append(
             f"{tools.free_bytes / 1e9:.1f} GB of disk are free and the build needs {BUILD_SPACE_BYTES / 1e9:.0f}: "

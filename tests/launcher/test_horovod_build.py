@@ -14,7 +14,7 @@ import pytest
 
 from distmon.core.errors import DistmonError
 from distmon.launcher import horovod_build
-from distmon.launcher.horovod_build import build, build_flags, cache_key, cached_wheel, mend_source
+from distmon.launcher.horovod_build import build, build_flags, cache_key, cached_wheel, gpu_note, mend_source
 from distmon.launcher.horovod_target import Target, Tools, find_tools, inspect_target, missing
 
 TARGET = Target(
@@ -110,6 +110,17 @@ def test_frameworks_are_demanded_or_left_out_and_the_users_flags_win() -> None:
         "HOROVOD_WITH_PYTORCH": "1",
         "HOROVOD_WITHOUT_TENSORFLOW": "1",
     }
+
+
+def test_a_cuda_build_of_torch_is_told_how_to_get_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(horovod_build, "inspect_target", lambda _: replace(TARGET, torch_cuda="12.8"))
+    monkeypatch.delenv("HOROVOD_GPU_OPERATIONS", raising=False)
+    assert "set HOROVOD_GPU_OPERATIONS=NCCL" in (gpu_note(TARGET.python) or "")
+    monkeypatch.setenv("HOROVOD_GPU_OPERATIONS", "NCCL")
+    assert gpu_note(TARGET.python) is None
+    monkeypatch.delenv("HOROVOD_GPU_OPERATIONS")
+    monkeypatch.setattr(horovod_build, "inspect_target", lambda _: TARGET)
+    assert gpu_note(TARGET.python) is None
 
 
 @pytest.mark.parametrize(

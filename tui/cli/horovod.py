@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from distmon.launcher.horovod_build import build, default_cache, install
+from distmon.launcher.horovod_build import build, default_cache, gpu_note, install
 from distmon.launcher.long_command import show_progress
 
 
@@ -21,6 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    note = gpu_note(arguments.python)
+    if note is not None:
+        sys.stderr.write(f"distmon: {note}\n")
     with show_progress(sys.stderr) as report:
         wheel = build(arguments.python, report, arguments.cache)
         if not arguments.no_install:
