@@ -92,8 +92,8 @@ def gpu_note(python: Path) -> str | None:
     if target.torch_cuda is None or "HOROVOD_GPU_OPERATIONS" in os.environ:
         return None
     return (
-        f"PyTorch here is built for CUDA {target.torch_cuda}, and Horovod is built for the CPU: for GPUs, install the CUDA toolkit "
-        "and NCCL's headers and set HOROVOD_GPU_OPERATIONS=NCCL"
+        f"PyTorch here is built for CUDA {target.torch_cuda}, and Horovod is built for the CPU: for GPUs, install the CUDA "
+        "toolkit and NCCL's headers and set HOROVOD_GPU_OPERATIONS=NCCL"
     )
 
 
