@@ -10,11 +10,11 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from . import remote
+from . import reach, remote
 from .job import Job, Place, WorkerCommand
 
 _NEEDED = {
-    "horovod.runner.launch": ("_run", "parse_args"),
+    "horovod.runner.launch": ("_run", "parse_args", "_check_all_hosts_ssh_successful"),
     "horovod.runner.gloo_run": (
         "_exec_command_fn",
         "_slot_info_to_command_fn",
@@ -65,8 +65,8 @@ def install(job: Job, shutdown: Shutdown) -> None:
     gloo_run = importlib.import_module("horovod.runner.gloo_run")
     _hook_execution(gloo_run, job)
     setattr(gloo_run, "register_shutdown_event", shutdown.register)  # noqa: B010
-    _hook_progress(job)
     _hook_ssh()
+    _hook_progress(job)
 
 
 def _hook_execution(gloo_run: Any, job: Job) -> None:
@@ -116,20 +116,18 @@ def _for_other_host(environment: Dict[str, str], exportable: Callable[[str], boo
 def _hook_ssh() -> None:
     """Horovod's own ssh calls (host check, interface probing) switch host-key checking off and may ask for a password: not so."""
     module = importlib.import_module("horovod.runner.util.remote")
+    launch = importlib.import_module("horovod.runner.launch")
 
-    def get_ssh_command(
-        local_command: str,
-        host: str,
-        port: Optional[int] = None,
-        identity_file: Optional[str] = None,
-        timeout_s: Optional[int] = None,
-    ) -> str:
-        words = remote.ssh_options(port, identity_file)
-        if timeout_s is not None:
-            words += ["-o", f"ConnectTimeout={timeout_s}"]
-        return " ".join(shlex.quote(word) for word in ["ssh", *words, host]) + " " + local_command
+    def get_ssh_command(local_command: str, host: str, port: Any = None, identity_file: Any = None, timeout_s: Any = None) -> str:
+        words = ["ssh", *remote.ssh_options(port, identity_file), host]
+        return " ".join(shlex.quote(word) for word in words) + " " + local_command
+
+    def check(host_addresses: List[str], ssh_port: Any = None, ssh_identity_file: Any = None, **cache: Any) -> bool:
+        reach.check_hosts(host_addresses, ssh_port, ssh_identity_file)
+        return True
 
     setattr(module, "get_ssh_command", get_ssh_command)  # noqa: B010
+    setattr(launch, "_check_all_hosts_ssh_successful", check)  # noqa: B010
 
 
 def _hook_progress(job: Job) -> None:

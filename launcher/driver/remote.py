@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Optional
 
 # Reads an 8-digit length and that much source from standard input, and runs it. One line: some login shells take no more.
 BOOTSTRAP = 'import os;r=lambda n:n and (lambda b:b+r(n-len(b)))(os.read(0,n)) or b"";exec(r(int(r(8))))'
+CONNECT_LIMIT_S = 10
 _MODULES = ("processes", "lines", "supervisor")
 _LOADER = """
 import sys, types
@@ -52,7 +53,7 @@ def local_command(python: str) -> List[str]:
 
 def ssh_options(port: Optional[int], identity_file: Optional[str]) -> List[str]:
     """BatchMode: a question that nobody sees would wait for ever. Host keys are checked as the user's ssh is set up to."""
-    options = ["-o", "BatchMode=yes"]
+    options = ["-o", "BatchMode=yes", "-o", f"ConnectTimeout={CONNECT_LIMIT_S}"]
     if port is not None:
         options += ["-p", str(port)]
     if identity_file is not None:

@@ -1,0 +1,56 @@
+"""Hosts that ssh does not reach are all named, each with its reason, before any rank starts (case LE-03)."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from distmon.core.events import WorkerStarted
+from tests.launcher.driving import CASES, alive, command, environment, run, within
+
+CASE = CASES / "LE-03"
+EXPECTED = json.loads((CASE / "expected.json").read_text())
+FLAGS = ("-np", "5", "--hostfile", str(CASE / "hosts.txt"), "--network-interface", "lo")
+
+
+def stub(log: Path) -> dict[str, str]:
+    return environment(PATH=f"{CASES / 'common'}:{os.environ['PATH']}", SSH_STUB_LOG=str(log))
+
+
+def calls(log: Path) -> list[str]:
+    return log.read_text().splitlines() if log.exists() else []
+
+
+def living(log: Path) -> list[str]:
+    return [line for line in calls(log) if alive(int(line.split()[0].removeprefix("pid=")))]
+
+
+def test_le03_every_host_with_its_own_reason(tmp_path: Path) -> None:
+    log = tmp_path / "ssh.log"
+    began = time.monotonic()
+    job = run(*FLAGS, "--", sys.executable, "-c", "pass", env=stub(log))
+    assert time.monotonic() - began < EXPECTED["all_checked_within_s"]
+    assert job.exit_code == 1
+    assert job.of(WorkerStarted) == []
+    told = {part.split(" (")[0]: part for part in job.ended.detail.removeprefix("ssh does not reach ").split("; ")}
+    assert set(told) == set(EXPECTED["listed_hosts"])
+    for host, reason in EXPECTED["listed_hosts"].items():
+        assert reason in told[host].lower()
+    assert len(calls(log)) == 5
+    assert all(all(word in line for word in EXPECTED["stub_log"]["args_have"]) for line in calls(log))
+    assert all("stdin_tty=no" in line for line in calls(log))
+    assert living(log) == []
+
+
+def test_le03_ctrl_c_during_the_check(tmp_path: Path) -> None:
+    log = tmp_path / "ssh.log"
+    process = subprocess.Popen(
+        command(*FLAGS, "--", sys.executable, "-c", "pass"), env=stub(log), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    assert within(20, lambda: len(calls(log)) == 5)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(EXPECTED["ctrl_c_returns_within_s"]) == 130
+    assert within(2, lambda: living(log) == [])
