@@ -19,7 +19,12 @@ def node_name(roots: Roots = REAL_ROOTS) -> str:
         namespace = (roots.proc / "self/ns/net").stat().st_ino & 0xFFFF
     except OSError:
         namespace = 0
-    return f"{socket.gethostname()}-{boot or '0'}{namespace:04x}"
+    return f"{host_name()}-{boot or '0'}{namespace:04x}"
+
+
+def host_name() -> str:
+    """The kernel takes any bytes for it; what is not UTF-8 is replaced."""
+    return socket.gethostname().encode("utf-8", "replace").decode()
 
 
 def new_boot() -> str:
@@ -32,7 +37,7 @@ def node_joined(node: str, boot: str, at: float, roots: Roots = REAL_ROOTS) -> N
     return NodeJoined(
         at=at,
         node=node,
-        host=socket.gethostname(),
+        host=host_name(),
         boot=boot,
         cores=available_cores(roots),
         memory_bytes=_memory_bytes(roots),

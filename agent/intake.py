@@ -28,8 +28,9 @@ _SILENT_BEFORE_GONE_S = 2.0
 class _Ring:
     """One ring and the worker that writes it."""
 
-    def __init__(self, path: Path, node: str, clock: SteadyClock) -> None:
+    def __init__(self, path: Path, inode: int, node: str, clock: SteadyClock) -> None:
         self.path = path
+        self.inode = inode
         self.reader = RingReader(str(path))
         environment = _environment(self.reader.header.pid)
         self.interface = environment.get("HOROVOD_GLOO_IFACE", "")
@@ -104,18 +105,20 @@ class Intake:
                 return
             self._folders[folder] = changed_ns
             found = [(Path(entry.path), entry.inode()) for entry in os.scandir(folder) if entry.name.endswith(SUFFIX)]
-        except OSError:
+        except FileNotFoundError:
             return  # not made yet, or taken away at the job's end
+        except OSError as error:
+            self._refuse(folder, 0, f"cannot look for rings in {folder}: {error.strerror}")
+            return
         for path, inode in sorted(found):
             if path not in self._rings and (path, inode) not in self._refused:
                 self._open(path, inode)
 
     def _open(self, path: Path, inode: int) -> None:
         try:
-            self._rings[path] = _Ring(path, self._node, self._clock)
+            self._rings[path] = _Ring(path, inode, self._node, self._clock)
         except RingError as error:
-            self._refused.add((path, inode))
-            self._warn(str(error))
+            self._refuse(path, inode, str(error))
 
     def _read(self, ring: _Ring, now: float) -> float:
         """Takes over what is new in a ring; gives how full it was, as a share."""
@@ -149,9 +152,18 @@ class Intake:
             self._warn(f"{ring.worker.unreadable} messages of rank {ring.worker.rank} were not understood")
         ring.reader.close()
         del self._rings[ring.path]
-        ring.path.unlink(missing_ok=True)
+        try:
+            ring.path.unlink(missing_ok=True)
+        except OSError:
+            self._refused.add((ring.path, ring.inode))  # read once is enough
         if not self._rings:
             self._sampler.network.used_by_training = frozenset()
+
+    def _refuse(self, path: Path, inode: int, text: str) -> None:
+        """Tells it once."""
+        if (path, inode) not in self._refused:
+            self._refused.add((path, inode))
+            self._warn(text)
 
     def _warn(self, text: str) -> None:
         notice = NoticeGiven(at=self._clock.now(), severity="warning", text=text, source="agent")

@@ -17,7 +17,7 @@ NODE_STREAM = "node"
 _FIRST_SAMPLE_AFTER_S = 0.3
 _TOGETHER_S = 0.02
 """An intake due this soon after a sample is done with it: one wake-up, one send."""
-_GOODBYE_S = 0.5
+_GOODBYE_S = 0.4
 
 
 class Agent:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from distmon.core.events import (
     AnyEvent,
@@ -38,15 +38,18 @@ class Kept(Struct, frozen=True):
     keep: str = ""
 
 
+_Count = Annotated[int, Meta(ge=0, lt=1 << 31)]
+
+
 class _Identity(Struct):
     """What the probe says after each init; the rest of it is for people who read rings."""
 
-    rank: int
-    size: int = 0
+    rank: _Count
+    size: _Count = 0
     """0 where the launcher does not say it."""
-    local_rank: int = 0
-    local_size: int = 0
-    generation: int = 0
+    local_rank: _Count = 0
+    local_size: _Count = 0
+    generation: _Count = 0
     frameworks: dict[str, str] = {}
     horovod: str = ""
     script: str = ""
@@ -183,7 +186,7 @@ class Worker:
         )
 
     def _take_message(self, message: Message, out: list[Kept]) -> None:
-        fields = message.fields
+        fields = _sendable(message.fields)
         at = self._said_at(fields)
         if _is_identity(message):
             out.extend(self.flush())
@@ -192,7 +195,7 @@ class Worker:
                 out.append(Kept(identified, f"identity {self.worker}"))
             return
         epoch = fields.get("epoch")
-        if fields.get("type") in ("epoch", "progress") and isinstance(epoch, int) and epoch >= 0:
+        if fields.get("type") in ("epoch", "progress") and type(epoch) is int and epoch >= 0:
             self._begin_epoch(epoch, at, out)
         if fields.get("type") in _WITHOUT_EVENT:
             return
@@ -218,7 +221,7 @@ class Worker:
 
     def _said_at(self, fields: dict[str, Any]) -> float:
         time_ns = fields.get("time_ns")
-        return self._clock.at(time_ns) if isinstance(time_ns, int) else self._clock.now()
+        return self._clock.at(time_ns) if type(time_ns) is int else self._clock.now()
 
     def _columns(self, steps: Sequence[Step]) -> StepsRecorded:
         first, last = steps[0], steps[-1]
@@ -286,6 +289,17 @@ _DEVICE_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBL
 
 def _is_identity(message: Message) -> bool:
     return message.fields.get("type") == "identity"
+
+
+def _sendable(value: Any) -> Any:
+    """The same without what no wire can carry: names that are not UTF-8 on this system, and integers beyond 64 bits."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {_sendable(key): _sendable(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_sendable(item) for item in value]
+    return str(value) if isinstance(value, int) and value.bit_length() > 63 else value
 
 
 def _visible(variables: dict[str, str]) -> str | None:

@@ -83,11 +83,9 @@ def test_ten_samples_a_second_without_drift(address: str) -> None:
     times = [event.at for event in until(subscription, has(NodeSampled, 21)) if isinstance(event, NodeSampled)]
     subscription.close()
     end(process)
-    # A single sample may be late on a busy machine; the grid may not move, and what was missed is not made up for.
-    offsets = sorted((at - times[0]) % 0.1 for at in times[1:])
-    nearest = min(min(offset, 0.1 - offset) for offset in offsets)
-    assert nearest < 0.01
-    assert times[20] - times[0] > 1.9
+    # A single sample may be late on a busy machine, but the earliest of ten tells where the grid is.
+    phases = [at - times[0] - 0.1 * round((at - times[0]) / 0.1) for at in times]
+    assert abs(min(phases[11:]) - min(phases[1:11])) < 0.02
 
 
 def test_sigterm_says_goodbye_and_ends_within_a_second(agent: subprocess.Popen[bytes], address: str) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+import os
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from distmon.agent.records import MOST_HELD, Worker, consecutive
+from distmon.core.codec import decode_batch, encode_msgpack, join_batch
 from distmon.core.events import (
     AnyEvent,
     EpochStarted,
@@ -170,6 +174,32 @@ def test_a_loss_that_is_no_number_is_told_and_the_other_metrics_stay() -> None:
         PhaseUnseen(**common, field="metric loss", reason="its value is nan"),
         MetricsLogged(**common, values={"lr": 0.1}, step=7),
     ]
+
+
+def test_a_path_that_is_not_utf_8_can_be_sent() -> None:
+    (identified,) = events(worker(), Message({**IDENTITY, "script": os.fsdecode(b"/job/\xff.py")}))
+    assert isinstance(identified, WorkerIdentified)
+    assert identified.script == "/job/?.py"
+    encode_msgpack(identified)
+
+
+_anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(alphabet=st.characters(), max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=6,
+)
+_names = ("rank", "size", "values", "step", "epoch", "field", "reason", "text", "parameters", "time_ns", "frameworks", "script")
+
+
+@given(
+    st.sampled_from(["identity", "metrics", "model", "progress", "unseen", "mark", "epoch", "phase", "other"]),
+    st.dictionaries(st.sampled_from(_names), _anything, max_size=6),
+)
+def test_whatever_a_message_holds_its_events_can_be_sent(kind: str, fields: dict[str, Any]) -> None:
+    one = worker(assumed_rank=0)
+    kept = one.take([Message(IDENTITY), Message({**fields, "type": kind}), step(0)]) + one.flush()
+    sent = [encode_msgpack(item.event) for item in kept]
+    assert decode_batch(join_batch(sent)) == ([item.event for item in kept], [])
 
 
 def test_a_launcher_that_says_only_the_rank() -> None:

@@ -320,6 +320,26 @@ def test_an_unknown_kind_of_event_is_counted_and_the_rest_of_its_frame_taken(
     assert viewer.bad_frames == {"kind": 1}
 
 
+def test_a_frame_that_comes_twice_is_taken_once(
+    viewer: Subscription, tmp_path: Path, plain_socket: Callable[[int], zmq.Socket[bytes]]
+) -> None:
+    agent = plain_socket(zmq.ROUTER)
+    agent.bind(f"ipc://{tmp_path}/again.sock")
+    viewer.add(f"ipc://{tmp_path}/again.sock")
+    while not agent.poll(10):
+        viewer.poll(0.01)
+    peer = agent.recv_multipart()[0]
+    for seq in (1, 2, 1, 2, 3):
+        header = Header(v=WIRE_VERSION, node="n", boot="b", stream="n/b/s", seq=seq, count=1)
+        body = msgspec.msgpack.encode([MarkSet(at=float(seq), text="x", stream="n/b/s", seq=seq)])
+        agent.send_multipart([peer, encode_header(header), body])
+    events: list[AnyEvent] = []
+    while not got(3)(events):
+        events.extend(viewer.poll(1.0))
+    assert times(events) == [1.0, 2.0, 3.0]
+    assert gaps(events) == []
+
+
 def test_an_address_that_is_not_allowed_is_refused_at_once() -> None:
     with pytest.raises(UsageError):
         Subscription(["tcp://192.0.2.1:5555"])
