@@ -191,7 +191,7 @@ def _progress_declared(state: SessionState, event: ev.ProgressDeclared) -> None:
 def _epoch_started(state: SessionState, event: ev.EpochStarted) -> None:
     _rank(state, event.rank).epoch = event.epoch
     if event.rank == 0:
-        _say(state, event.at, "info", f"epoch {event.epoch} started", 0)
+        _say(state, event.at, "info", f"epoch {event.epoch + 1} started", 0)
 
 
 def _phase_unseen(state: SessionState, event: ev.PhaseUnseen) -> None:

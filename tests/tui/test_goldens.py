@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 GOLDENS = Path(__file__).parent.parent / "data" / "goldens" / "tui"
 SCRIPT = Script(ranks=4, nodes=2, seconds=75, slow_rank=1, delay_s=0.03, gpus_per_node=2, epochs=20)
 WHOLE: list[AnyEvent] = list(session(SCRIPT))
-RUNNING = [event for event in WHOLE if not isinstance(event, (ev.WorkerExited, ev.JobEnded, ev.SessionEnded))]
+RUNNING: list[AnyEvent] = [
+    event for event in WHOLE if not isinstance(event, (ev.WorkerExited, ev.JobEnded, ev.SessionEnded))
+]
 START = SCRIPT.start
 FAILED: list[AnyEvent] = [
     *RUNNING,

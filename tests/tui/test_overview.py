@@ -58,6 +58,19 @@ async def test_the_screen_says_what_the_state_says(open_app: OpenApp, text_grid:
         assert part in screen, part
 
 
+async def test_panels_grow_with_ranks_and_nodes_that_come_later(open_app: OpenApp, text_grid: Grid) -> None:
+    events = running()
+    first = next(i for i, event in enumerate(events) if isinstance(event, ev.NodeJoined))
+    async with open_app(events[:first]) as (app, pilot, source):
+        source.waiting.extend(events[first:])
+        app.frame()
+        await pilot.pause()
+        rows = text_grid(app)
+        for text in ("● node-000  cpu", "● node-001  cpu", "   0 node-000", "   1 node-000"):
+            assert any(text in row for row in rows), text
+        assert app.overview.parts.ranks.size.height >= 4
+
+
 @pytest.mark.parametrize("number", range(1, 7))
 async def test_a_number_focuses_its_panel_and_again_zooms_it(open_app: OpenApp, number: int) -> None:
     async with open_app(running()) as (app, pilot, _):

@@ -37,6 +37,7 @@ class Overview(Screen[None]):
         self.choices = Choices()
         self.parts = Parts(player)
         self.arrangement = Arrangement({})
+        self._arranged_for: Situation | None = None
         self._if_yes: Callable[[], None] | None = None
 
     def compose(self) -> ComposeResult:
@@ -54,9 +55,8 @@ class Overview(Screen[None]):
 
     def show(self, facts: Facts) -> None:
         """Draw a new moment; parts that look the same write nothing."""
-        before = self._situation()
         self.facts = facts
-        self._draw_or_rearrange(before)
+        self._draw_or_rearrange()
 
     def rearrange(self) -> None:
         """Give every part its place, hide those without one, and draw them."""
@@ -65,15 +65,16 @@ class Overview(Screen[None]):
             part.display = part.id in places
             if isinstance(part, Panel):
                 part.boxed = self.arrangement.boxed or part.id in self.parts.overlays
-        self.query_one(Board).refresh(layout=True)
+        self._arranged_for = self._situation()
+        # A child, because the framework forgets the arrangement of a widget's ancestors, not its own.
+        self.parts.bands["header"].refresh(layout=True)
         self.parts.draw(self.facts, self.choices, set(places))
 
-    def _draw_or_rearrange(self, before: Situation) -> None:
-        if self._situation() != before:
-            self.rearrange()
-            return
-        self.parts.draw(self.facts, self.choices, set(self._places(self.size.width, self.size.height)))
-        if self._situation() != before:
+    def _draw_or_rearrange(self) -> None:
+        """Draw; drawing may itself close details, so what decides the layout is looked at before and after."""
+        if self._situation() == self._arranged_for:
+            self.redraw()
+        if self._situation() != self._arranged_for:
             self.rearrange()
 
     def redraw(self) -> None:
@@ -104,20 +105,18 @@ class Overview(Screen[None]):
     # --- focus ----------------------------------------------------------------------------------------------------
 
     def _focus_panel(self, name: str) -> None:
-        before = self._situation()
         self.choices.focused = name
         if self.choices.zoomed is not None:
             self.choices.zoomed = name
-        self._draw_or_rearrange(before)
+        self._draw_or_rearrange()
         self.set_focus(self.parts.panels[name])
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """A click focuses too; a single-panel screen shows the focused panel."""
         name = event.widget.id
         if name in self.parts.panels and name != self.choices.focused:
-            before = self._situation()
             self.choices.focused = name
-            self._draw_or_rearrange(before)
+            self._draw_or_rearrange()
 
     @property
     def focused_panel(self) -> Panel:

@@ -7,6 +7,7 @@ from distmon.tui.format import MISSING, clean, compact, duration, fit
 from distmon.tui.glyphs import STATES
 from distmon.tui.theme import Palette
 from distmon.tui.view.facts import Facts
+from distmon.tui.view.nodes import present
 from distmon.tui.view.words import job_state
 from distmon.tui.widgets.line import Line, spread
 from distmon.tui.widgets.meter import meter
@@ -39,7 +40,7 @@ def _size(facts: Facts, palette: Palette) -> Line:
         line.add(f"{facts.world_size:,}", style("text", bold=True)).add(
             " rank" + "s" * (facts.world_size != 1), style("muted")
         )
-        nodes = sum(node.left_at is None for node in facts.state.nodes.values())
+        nodes = present(facts)
         line.add(f" on {nodes} node" + "s" * (nodes != 1) + "  ", style("muted"))
     if facts.generation:
         line.add(f"round {facts.generation}  ", style("muted"))
@@ -97,7 +98,7 @@ def verdict(facts: Facts, palette: Palette, width: int) -> Line:
 
 def _nothing_found(facts: Facts) -> str:
     if facts.state.job.status == "idle":
-        return "no job is running; distmon run -np 2 -- python train.py starts one"
+        return "no job has started yet; distmon run -np 2 -- python train.py starts one"
     return facts.steady.reason or "nothing holds the job back that distmon can see"
 
 

@@ -37,9 +37,9 @@ _SORT_VALUES: dict[str, Callable[[NodeSampled], float | None]] = {
 
 
 def ordered(facts: Facts, column: str, descending: bool, text: str) -> list[str]:
-    """Nodes that contain the text, by a column; those without a value come last either way. Nodes that left are not listed."""
+    """Nodes that contain the text, by a column; those without a value come last either way."""
     wanted = text.lower()
-    nodes = [node for node in facts.state.nodes.values() if node.left_at is None and wanted in name_of(node).lower()]
+    nodes = [node for node in _listed(facts) if wanted in name_of(node).lower()]
     if column == "node":
         return [node.node for node in sorted(nodes, key=lambda node: (name_of(node), node.node), reverse=descending)]
     values = {node.node: _SORT_VALUES[column](node.sample) if node.sample else None for node in nodes}
@@ -204,8 +204,8 @@ def detail(facts: Facts, key: str, palette: Palette, width: int) -> list[Line]:
         )
         lines.append(_field(palette, f"net {net.name}", text))
     for disk in sample.disks:
-        text = f"read {size(disk.read_bytes_per_s)}/s  written {size(disk.written_bytes_per_s)}/s  busy {percent(disk.busy_percent).strip()}"
-        lines.append(_field(palette, f"disk {disk.name}", text))
+        rates = f"read {size(disk.read_bytes_per_s)}/s  written {size(disk.written_bytes_per_s)}/s"
+        lines.append(_field(palette, f"disk {disk.name}", f"{rates}  busy {percent(disk.busy_percent).strip()}"))
     for rail in sample.power:
         lines.append(
             _field(
@@ -267,9 +267,15 @@ def _means(node: NodeState, palette: Palette) -> list[Line]:
     return [_field(palette, "session mean", text + (f" ({means.energy_covers})" if means.energy_covers else ""))]
 
 
+def _listed(facts: Facts) -> list[NodeState]:
+    """Nodes that have not said goodbye; once the job has ended all of them, with their last readings."""
+    ended = facts.state.job.status == "ended"
+    return [node for node in facts.state.nodes.values() if ended or node.left_at is None]
+
+
 def present(facts: Facts) -> int:
-    """Nodes that have not said goodbye."""
-    return sum(node.left_at is None for node in facts.state.nodes.values())
+    """How many nodes are listed."""
+    return len(_listed(facts))
 
 
 def name_of_key(facts: Facts, key: str) -> str:

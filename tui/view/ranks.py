@@ -16,13 +16,13 @@ from distmon.tui.widgets.table import Column
 
 COLUMNS = (
     Column("rank", "rank", 4),
-    Column("host", "host", 8, "left", importance=3, grow=3, widest=24),
+    Column("host", "host", 9, "left", importance=3, grow=3, widest=24),
     Column("step", "step", 6, importance=9),
     Column("duration", "step ms", 7, importance=2, grow=1, widest=10),
     Column("input_wait", "input", 6, importance=6, grow=1, widest=9),
     Column("compute", "compute", 7, importance=7, grow=1, widest=9),
     Column("exposed_communication", "comm", 6, importance=5, grow=1, widest=9),
-    Column("late", "late", 6, importance=4, grow=1, widest=9),
+    Column("late", "late", 5, importance=4, grow=1, widest=9),
     Column("samples_per_s", "samples/s", 9, importance=8),
     Column("state", "state", 10, "left", importance=1, grow=1, widest=14),
     Column("optimizer", "optim", 6, importance=10),
