@@ -42,9 +42,17 @@ class _Viewer:
 
 
 class Publisher:
-    """Owned by one thread. Raises DistmonError when an address cannot be bound."""
+    """Owned by one thread. Raises DistmonError when an address cannot be bound. A `context` given to it stays the giver's."""
 
-    def __init__(self, node: str, boot: str, addresses: list[str], *, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> None:
+    def __init__(
+        self,
+        node: str,
+        boot: str,
+        addresses: list[str],
+        *,
+        limit_bytes: int = DEFAULT_LIMIT_BYTES,
+        context: zmq.Context[zmq.Socket[bytes]] | None = None,
+    ) -> None:
         self.node = node
         self.boot = boot
         self.bad_requests: Counter[str] = Counter()
@@ -52,11 +60,12 @@ class Publisher:
         self._limit_bytes = limit_bytes
         self._streams: dict[str, Backlog] = {}
         self._viewers: dict[bytes, _Viewer] = {}
-        self._context = make_context()
+        used = context or make_context()
+        self._own_context = None if context else used
         try:
-            self._router, self.addresses = bind_router(self._context, addresses)
+            self._router, self.addresses = bind_router(used, addresses)
         except BaseException:
-            self._context.destroy(linger=0)
+            self._end_context(0)
             raise
         self._poller = zmq.Poller()
         self._poller.register(self._router, zmq.POLLIN)
@@ -114,7 +123,11 @@ class Publisher:
     def close(self) -> None:
         """Gives what was sent a moment to leave."""
         self._router.close(linger=_LINGER_MS)
-        self._context.destroy(linger=_LINGER_MS)
+        self._end_context(_LINGER_MS)
+
+    def _end_context(self, linger_ms: int) -> None:
+        if self._own_context is not None:
+            self._own_context.destroy(linger=linger_ms)
 
     def _has_everything(self, viewer: _Viewer) -> bool:
         return all(viewer.cursors.get(name, 0) > backlog.newest_seq for name, backlog in self._streams.items())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import resource
 
 import zmq
 
@@ -18,15 +19,14 @@ _HEARTBEAT_MS = 3000
 _DEAD_AFTER_MS = 9000
 _HANDSHAKE_MS = 1500
 _BACKLOG = 1024
+_OTHER_FILES = 512
 
 
-def make_context(max_sockets: int = 1023) -> zmq.Context[zmq.Socket[bytes]]:
+def make_context() -> zmq.Context[zmq.Socket[bytes]]:
     """Raises DistmonError with a ZeroMQ that is known to be unsafe."""
     if zmq.zmq_version_info() < _OLDEST_SAFE_ZMQ:
         raise DistmonError(f"libzmq {zmq.zmq_version()} has known security holes; install pyzmq with libzmq 4.3.3 or later")
-    context = zmq.Context()
-    context.set(zmq.MAX_SOCKETS, max(max_sockets, 16))
-    return context
+    return zmq.Context()
 
 
 def bind_router(context: zmq.Context[zmq.Socket[bytes]], addresses: list[str]) -> tuple[zmq.Socket[bytes], list[str]]:
@@ -48,19 +48,36 @@ def bind_router(context: zmq.Context[zmq.Socket[bytes]], addresses: list[str]) -
     return router, bound
 
 
-def connect_dealer(context: zmq.Context[zmq.Socket[bytes]], address: str, reconnect_ms: int) -> zmq.Socket[bytes]:
-    """A viewer's socket to one agent, which need not be there yet. Raises UsageError for an address that is not allowed."""
+def make_room(connections: int) -> None:
+    """Raises this process's limit of open files where it is too low. Raises DistmonError where that is not allowed."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = connections + _OTHER_FILES
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        raise DistmonError(f"{connections} agents need {needed} open files and {hard} are allowed; raise the limit (ulimit -Hn)")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+
+
+def open_viewer(context: zmq.Context[zmq.Socket[bytes]]) -> zmq.Socket[bytes]:
+    """A viewer's socket, one for all agents: a thousand sockets would cost their poll a thousand look-ups each time."""
+    viewer = context.socket(zmq.ROUTER)
+    _set_limits(viewer, MAX_MESSAGE_BYTES)
+    viewer.setsockopt(zmq.ROUTER_MANDATORY, 1)
+    # Requests queue for an agent that is away; a queue of one keeps them from piling up. (IMMEDIATE would drop them, but
+    # also what has arrived from an agent that ends: its goodbye.)
+    viewer.setsockopt(zmq.SNDHWM, 1)
+    viewer.setsockopt(zmq.RECONNECT_IVL_MAX, 5000)
+    return viewer
+
+
+def connect_agent(viewer: zmq.Socket[bytes], address: str, routing_id: bytes, reconnect_ms: int) -> None:
+    """Adds an agent, which need not be there yet, under a name for this socket. Raises UsageError for an address not allowed."""
     check_address(address, binding=False)
-    dealer = context.socket(zmq.DEALER)
-    _set_limits(dealer, MAX_MESSAGE_BYTES)
-    # Not IMMEDIATE: it throws away what has arrived when the agent ends, its goodbye too. So requests queue for an agent
-    # that is away, and a queue of one keeps them from piling up.
-    dealer.setsockopt(zmq.SNDHWM, 1)
-    dealer.setsockopt(zmq.RECONNECT_IVL, reconnect_ms)
-    dealer.setsockopt(zmq.RECONNECT_IVL_MAX, 5000)
-    dealer.setsockopt(zmq.IPV6, _is_ipv6(address))
-    dealer.connect(address)
-    return dealer
+    viewer.setsockopt(zmq.CONNECT_ROUTING_ID, routing_id)
+    viewer.setsockopt(zmq.RECONNECT_IVL, reconnect_ms)
+    viewer.setsockopt(zmq.IPV6, _is_ipv6(address))
+    viewer.connect(address)
 
 
 def _set_limits(socket: zmq.Socket[bytes], max_message_bytes: int) -> None:

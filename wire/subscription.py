@@ -14,11 +14,14 @@ import zmq
 from distmon.core.codec import UnknownKind
 from distmon.core.events import AnyEvent, GapFound
 from distmon.wire.frames import WIRE_VERSION, BadFrame, Header, Request, decode_body, decode_header, encode_request
-from distmon.wire.sockets import connect_dealer, make_context
+from distmon.wire.sockets import connect_agent, make_context, make_room, open_viewer
 
-_REQUEST_EVERY_S = 1.0
+_REQUEST_EVERY_S = 2.5
+_REQUEST_SILENT_EVERY_S = 1.0
+"""To an agent that was not heard lately: it may have started anew and not know this viewer."""
+_LOOK_FOR_DUE_EVERY_S = 0.05
 _WINDOW = 32
-_FRAMES_PER_TURN = 64
+_FRAMES_PER_TURN = 1024
 _RECONNECT_MS = 100
 _RECONNECT_SPREAD_MS = 400
 _GAP_CAUSE = "the agent no longer held these events when the viewer asked for them"
@@ -48,11 +51,11 @@ class _Cursor:
 
 
 class _Link:
-    """One agent: its socket, cursors and credit."""
+    """One agent: what was received of it, and the requests that it is owed."""
 
-    def __init__(self, address: str, socket: zmq.Socket[bytes], since_start: bool) -> None:
+    def __init__(self, address: str, routing_id: bytes, since_start: bool) -> None:
         self.address = address
-        self.socket = socket
+        self.routing_id = routing_id
         self.session = os.urandom(8).hex()
         self.node = ""
         self.boot = ""
@@ -65,32 +68,33 @@ class _Link:
         self.bad: Counter[str] = Counter()
         self.last_refusal = ""
 
-    def receive(self, events: list[AnyEvent]) -> None:
-        """Takes the frames that have arrived, a bounded number at a time."""
-        for _ in range(_FRAMES_PER_TURN):
-            try:
-                frames = self.socket.recv_multipart(zmq.NOBLOCK)
-            except zmq.Again:
-                return
-            self.received += 1
-            try:
-                self._take(frames, events)
-            except BadFrame as bad:
-                self._refuse(bad.reason, str(bad))
-
-    def request_if_due(self, now: float) -> None:
-        """Tells the agent where to begin and how much room there is; silently later when it cannot be reached."""
-        if now < self.request_due and self.received - self.told < _WINDOW // 2:
-            return
-        cursors = {name: cursor.next_seq for name, cursor in self.cursors.items() if cursor.next_seq is not None}
-        request = Request(v=WIRE_VERSION, session=self.session, cursors=cursors, received=self.received, window=_WINDOW)
-        self.request_due = now + _REQUEST_EVERY_S
+    def receive(self, frames: list[bytes], events: list[AnyEvent]) -> None:
+        """Takes one message."""
+        self.received += 1
         try:
-            self.socket.send(encode_request(request), zmq.NOBLOCK)
-        except zmq.Again:
-            self.request_due = now + _REQUEST_EVERY_S / 10
+            self._take(frames, events)
+        except BadFrame as bad:
+            self._refuse(bad.reason, str(bad))
+
+    def owes_credit(self) -> bool:
+        """Whether the agent should hear of the room that there is again."""
+        return self.received - self.told >= _WINDOW // 2
+
+    def request(self) -> bytes:
+        """Where the agent is to begin, and how much room there is."""
+        cursors = {name: cursor.next_seq for name, cursor in self.cursors.items() if cursor.next_seq is not None}
+        return encode_request(
+            Request(v=WIRE_VERSION, session=self.session, cursors=cursors, received=self.received, window=_WINDOW)
+        )
+
+    def requested(self, now: float, *, sent: bool) -> None:
+        """Notes that a request left, or that it found no way out."""
+        if not sent:
+            self.request_due = now + _REQUEST_SILENT_EVERY_S / 10
             return
         self.told = self.received
+        lately = self.heard is not None and now - self.heard < _REQUEST_EVERY_S
+        self.request_due = now + (_REQUEST_EVERY_S if lately else _REQUEST_SILENT_EVERY_S)
 
     def _take(self, frames: list[bytes], events: list[AnyEvent]) -> None:
         header = decode_header(frames)
@@ -143,15 +147,17 @@ class Subscription:
     """Follows the agents at these addresses, now or whenever they appear.
 
     `since_start` says that events missed before the first contact are a gap too. Raises UsageError for an address that is not
-    allowed.
+    allowed, and DistmonError for more agents than this process may have files open.
     """
 
     def __init__(self, addresses: Iterable[str] = (), *, since_start: bool = False) -> None:
         self._since_start = since_start
         self._links: dict[str, _Link] = {}
-        self._by_socket: dict[zmq.Socket[bytes], _Link] = {}
-        self._context = make_context(max_sockets=4096)
-        self._poller = zmq.Poller()
+        self._by_routing_id: dict[bytes, _Link] = {}
+        self._names = 0
+        self._look_for_due = 0.0
+        self._context = make_context()
+        self._socket = open_viewer(self._context)
         try:
             for address in addresses:
                 self.add(address)
@@ -163,18 +169,20 @@ class Subscription:
         """Follows one more agent."""
         if address in self._links:
             return
+        make_room(len(self._links) + 1)
+        self._names += 1
+        link = _Link(address, b"agent %d" % self._names, self._since_start)
         delay = _RECONNECT_MS + int.from_bytes(os.urandom(2), "big") % _RECONNECT_SPREAD_MS
-        link = _Link(address, connect_dealer(self._context, address, delay), self._since_start)
-        self._links[address] = self._by_socket[link.socket] = link
-        self._poller.register(link.socket, zmq.POLLIN)
+        connect_agent(self._socket, address, link.routing_id, delay)
+        self._links[address] = self._by_routing_id[link.routing_id] = link
+        self._look_for_due = 0.0
 
     def remove(self, address: str) -> None:
         """Follows an agent no longer."""
         link = self._links.pop(address, None)
         if link is not None:
-            self._poller.unregister(link.socket)
-            del self._by_socket[link.socket]
-            link.socket.close(linger=0)
+            del self._by_routing_id[link.routing_id]
+            self._socket.disconnect(address)
 
     def poll(self, timeout_s: float) -> list[AnyEvent]:
         """The events that have arrived; waits up to `timeout_s` for the first, and gives [] when there are none."""
@@ -182,12 +190,12 @@ class Subscription:
         events: list[AnyEvent] = []
         while True:
             now = time.monotonic()
-            due = self._request(now)
-            wait = max(0.0, min(deadline, due) - now)
-            for socket, _ in self._poller.poll(math.ceil(wait * 1000)):
-                self._by_socket[socket].receive(events)
+            if now >= self._look_for_due:
+                self._request_due(now)
+            wait = max(0.0, min(deadline, self._look_for_due) - now)
+            if self._socket.poll(math.ceil(wait * 1000)):
+                self._receive(events)
             if events or time.monotonic() >= deadline:
-                self._request(time.monotonic())
                 return events
 
     def status(self) -> list[LinkStatus]:
@@ -199,15 +207,43 @@ class Subscription:
     @property
     def bad_frames(self) -> Counter[str]:
         """Messages refused, by reason, over all agents."""
-        return sum((link.bad for link in self._links.values()), Counter())
+        total: Counter[str] = Counter()
+        for link in self._links.values():
+            total.update(link.bad)
+        return total
 
     def close(self) -> None:
-        for address in list(self._links):
-            self.remove(address)
+        self._socket.close(linger=0)
         self._context.destroy(linger=0)
 
-    def _request(self, now: float) -> float:
-        """Sends the requests that are due; gives the time of the next."""
+    def _receive(self, events: list[AnyEvent]) -> None:
+        """Takes what has arrived, a bounded number of messages at a time; the socket takes turns between agents."""
+        for _ in range(_FRAMES_PER_TURN):
+            try:
+                routing_id, *frames = self._socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            link = self._by_routing_id.get(routing_id)
+            if link is None:
+                continue  # sent before it was removed
+            link.receive(frames, events)
+            if link.owes_credit():
+                self._send_request(link, time.monotonic())
+
+    def _request_due(self, now: float) -> None:
         for link in self._links.values():
-            link.request_if_due(now)
-        return min((link.request_due for link in self._links.values()), default=now + _REQUEST_EVERY_S)
+            if now >= link.request_due:
+                self._send_request(link, now)
+        due = min((link.request_due for link in self._links.values()), default=now + _REQUEST_EVERY_S)
+        self._look_for_due = max(due, now + _LOOK_FOR_DUE_EVERY_S)
+
+    def _send_request(self, link: _Link, now: float) -> None:
+        """Silently later when the agent cannot be reached: that is seen from its silence."""
+        try:
+            self._socket.send_multipart([link.routing_id, link.request()], zmq.NOBLOCK)
+        except zmq.ZMQError as error:
+            if error.errno not in (zmq.EAGAIN, zmq.EHOSTUNREACH):
+                raise
+            link.requested(now, sent=False)
+        else:
+            link.requested(now, sent=True)

@@ -16,10 +16,11 @@ import msgspec
 import pytest
 import zmq
 
-from distmon.core.errors import UsageError
+from distmon.core.errors import DistmonError, UsageError
 from distmon.core.events import AnyEvent, GapFound, MarkSet, NodeJoined, Ticked
 from distmon.wire.frames import WIRE_VERSION, Header, Request, encode_header, encode_request
 from distmon.wire.publisher import FORGET_VIEWER_AFTER_S, Publisher
+from distmon.wire.sockets import make_room
 from distmon.wire.subscription import Subscription
 
 CASE = Path(__file__).parents[1] / "data" / "cases" / "LE-13"
@@ -198,6 +199,7 @@ def test_nothing_is_sent_beyond_the_credit(
 
 STOPPED_VIEWER = """
 import sys
+from distmon.wire.sockets import make_room
 from distmon.wire.subscription import Subscription
 viewer = Subscription([sys.argv[1]])
 while True:
@@ -338,6 +340,28 @@ def test_a_frame_that_comes_twice_is_taken_once(
         events.extend(viewer.poll(1.0))
     assert times(events) == [1.0, 2.0, 3.0]
     assert gaps(events) == []
+
+
+def test_an_agent_that_is_no_longer_followed_is_heard_no_more(
+    publisher: Publisher, viewer: Subscription, address: str, tmp_path: Path, opened: ExitStack
+) -> None:
+    other_address = f"ipc://{tmp_path}/run/b.sock"
+    other = opened.enter_context(closing(Publisher("m", "b", [other_address])))
+    viewer.add(other_address)
+    publish(publisher, 1, 1)
+    exchange(publisher, viewer, got(1))
+    viewer.remove(address)
+    publish(publisher, 2, 2)
+    publisher.send()
+    publish(other, 3, 3)
+    assert times(exchange(other, viewer, got(3))) == [3.0]
+    assert [status.address for status in viewer.status()] == [other_address]
+
+
+def test_more_agents_than_files_may_be_open_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda which: (256, 512))
+    with pytest.raises(DistmonError, match="1 agents need 513 open files and 512 are allowed"):
+        make_room(1)
 
 
 def test_an_address_that_is_not_allowed_is_refused_at_once() -> None:
