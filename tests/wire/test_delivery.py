@@ -106,6 +106,14 @@ def test_events_arrive_in_order_with_their_stream_and_number(publisher: Publishe
     assert [event.seq for event in events] == list(range(1, 1001))
 
 
+@pytest.mark.parametrize("listen", ["tcp://127.0.0.1:*", "tcp://[::1]:*"])
+def test_over_loopback(listen: str, opened: ExitStack) -> None:
+    publisher = opened.enter_context(closing(Publisher("n", "b", [listen])))
+    viewer = opened.enter_context(closing(Subscription(publisher.addresses)))
+    publish(publisher, 1, 3)
+    assert times(exchange(publisher, viewer, got(3))) == [1.0, 2.0, 3.0]
+
+
 def test_a_late_viewer_gets_what_is_still_there_and_what_it_needs(address: str, opened: ExitStack) -> None:
     publisher = opened.enter_context(closing(Publisher("n", "b", [address], limit_bytes=2000)))
     publisher.publish("s", JOINED, keep="joined")
