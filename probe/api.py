@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import Any, Iterator, Optional
 
 from . import worker
+from .ring import monotonic_ns
 from .steps import COMPUTE, EXPOSED, INPUT_WAIT, OPTIMIZER, StepTimer
 
 PHASES = {
@@ -54,12 +55,11 @@ def phase(name: str) -> Iterator[None]:
             timer.unseen(name, "no such phase: " + ", ".join(sorted(PHASES)))
         yield
         return
-    timer.seen.add(number)
-    back_to = timer.enter(number)
+    start = monotonic_ns()
     try:
         yield
     finally:
-        timer.leave(back_to)
+        timer.count(number, start)
 
 
 @contextmanager

@@ -156,10 +156,9 @@ def finish(step: Held, batches: List[List[Tuple[float, float]]], reductions: Lis
         return _inner_steps(step.numbers, inner, batches[-1])
     split = [0, 0, 0, 0]
     seen = [step.numbers[5] != UNSEEN] + [bool(reductions)] * 3
-    samples = 0
+    samples = sum(int(rows[0][1]) for rows in batches)
     for call, rows in zip(step.calls, batches):
-        there, count = rows[0]
-        samples += int(count)
+        there = rows[0][0]
         reduction = reductions[0] if reductions and call is step.calls[-1] else None
         parts = split_call(call, there, reduction)
         if parts is None:

@@ -13,8 +13,11 @@ RANKS = ("rank", "size", "local_rank", "local_size", "cross_rank", "cross_size")
 
 def install(basics: ModuleType) -> None:
     """Hook module `horovod.common.basics`."""
-    wrap(basics.HorovodBasics, "init", _timed_init)
-    wrap(basics.HorovodBasics, "shutdown", _timed_shutdown)
+    cls = getattr(basics, "HorovodBasics", None)
+    # Without them this is no Horovod that we know: the rank stays unmeasured, as one that never reported.
+    if hasattr(cls, "init") and hasattr(cls, "shutdown"):
+        wrap(cls, "init", _timed_init)
+        wrap(cls, "shutdown", _timed_shutdown)
 
 
 def _timed_init(original: Function) -> Function:
@@ -51,6 +54,7 @@ def _after_init(this: worker.Worker, basics: Any, start: int) -> None:
     timer.ring.span("rendezvous", start, monotonic_ns() - start)
     first = this.inits == 0
     this.inits += 1
+    this.initialised = True
     timer.begin_generation(int(os.environ.get("DISTMON_GENERATION", "0")) + this.inits - 1)
     timer.message(worker.identity(this, {name: getattr(basics, name)() for name in RANKS}))
     timer.message({"type": "phase", "phase": "initialisation"})
@@ -62,8 +66,9 @@ def _after_init(this: worker.Worker, basics: Any, start: int) -> None:
 def _timed_shutdown(original: Function) -> Function:
     def shutdown(self: Any, *args: Any, **kwargs: Any) -> Any:
         this = worker.current()
-        if this is None or not this.timer.thread or not this.inits:
+        if this is None or not this.timer.thread or not this.initialised:
             return original(self, *args, **kwargs)
+        this.initialised = False
         this.flush()
         start = monotonic_ns()
         try:

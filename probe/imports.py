@@ -47,7 +47,7 @@ def _after_exec(loader: Any, action: Action) -> None:
     execute = loader.exec_module
 
     def exec_module(module: ModuleType) -> None:
-        del loader.exec_module
+        loader.__dict__.pop("exec_module", None)
         execute(module)
         action(module)
 

@@ -2,12 +2,14 @@
 
 import functools
 from threading import get_ident
-from typing import Any, Callable
+from typing import Any, Callable, List, Tuple
 
 from .steps import StepTimer
 
 Function = Callable[..., Any]
 MARK = "__distmon_wrapper__"
+
+_applied: List[Tuple[Any, str, Any, Any]] = []
 
 
 def wrap(owner: Any, name: str, make: Callable[[Function], Function]) -> None:
@@ -20,6 +22,13 @@ def wrap(owner: Any, name: str, make: Callable[[Function], Function]) -> None:
         wrapper = functools.wraps(original)(make(original))
         setattr(wrapper, MARK, wrapper)
         setattr(owner, name, wrapper)
+        _applied.append((owner, name, original, wrapper))
+
+
+def switch(on: bool) -> None:
+    """Take all wrappers off, or put them back: for measuring what they cost."""
+    for owner, name, original, wrapper in _applied:
+        setattr(owner, name, wrapper if on else original)
 
 
 def cut(timer: StepTimer, kind: str, name: str, original: Function) -> Function:

@@ -5,12 +5,14 @@ it and stores fixed-size records; the agent copies them with `pread`. Nobody loc
 records survive `kill -9` of either side. What the writer overtook is counted exactly, what is torn is never believed.
 
 Layout, little endian: a header page (HEADER, then `head` = records ever written, then the closing time), then
-`capacity` slots of `record_size` bytes: crc32 of the body, then the body (sequence number, kind, payload length,
-payload). A text longer than a slot takes consecutive slots, all but the last with the bit MORE in `kind`.
+`capacity` slots of `record_size` bytes: a check, then the body (sequence number, kind, payload length, payload). The
+check of a step is the sum of its numbers and its sequence number (it is made at every step), of anything else the
+crc32 of the body. A text longer than a slot takes several slots in order, all but the last with the bit MORE in `kind`.
 
 The trainer's Python may be old: standard library only, syntax of Python 3.6.
 """
 
+import itertools
 import json
 import mmap
 import os
@@ -20,7 +22,7 @@ import struct
 import threading
 import time
 import zlib
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 MAGIC = b"DMONRING"
 LAYOUT_VERSION = 1
@@ -41,13 +43,15 @@ _HEADER = struct.Struct("<8sHHIIIQQQ64s40s")
 _HEAD_AT = 512
 _CLOSED_AT = 520
 _U64 = struct.Struct("<Q")
-_CRC = struct.Struct("<I")
+_CHECK = struct.Struct("<I")
 _BODY = struct.Struct("<QHH")
 _STEP = struct.Struct("<qiiqqqqqqiH")
-_STEP_BODY = struct.Struct(_BODY.format + _STEP.format[1:])
-_STEP_SLOT = struct.Struct(f"<I{_STEP_BODY.size}s")
+_STEP_SIZE = _STEP.size
+_STEP_SLOT = struct.Struct(_CHECK.format + _BODY.format[1:] + _STEP.format[1:])
+_PRIME = 4294967291
+"""Largest prime below 2**32: a sum modulo it changes with every bit of every number."""
 _SPAN = struct.Struct("<qq")
-_SLOT_HEAD = _CRC.size + _BODY.size
+_SLOT_HEAD = _CHECK.size + _BODY.size
 _MIN_RECORD_SIZE = _SLOT_HEAD + _STEP.size
 
 if hasattr(time, "monotonic_ns"):
@@ -142,11 +146,12 @@ class RingWriter:
         self.path = path
         self.header = header
         self._memory = memory
-        self._next = 0
+        # One counter that is atomic under the GIL: a step needs no lock, whatever other threads write.
+        self._next = itertools.count().__next__
         # Re-entrant, because a signal handler of the user's may write while this thread is in here.
         self._lock = threading.RLock()
-        self._record_size = header.record_size
-        self._capacity = header.capacity
+        self.step = _step_writer(memory, header, self._next)
+        """Record one step: the fields of `Step` in their order, UNSEEN for what could not be seen."""
 
     @classmethod
     def create(
@@ -168,17 +173,6 @@ class RingWriter:
             os.close(directory_fd)
         return cls(os.path.join(directory, name), memory, header)
 
-    def step(self, numbers: Tuple[int, ...]) -> None:
-        """Record one step: the fields of `Step` in their order, UNSEEN for what could not be seen."""
-        with self._lock:
-            sequence = self._next
-            self._next = sequence + 1
-            body = _STEP_BODY.pack(sequence, STEP, _STEP.size, *numbers)
-            memory = self._memory
-            offset = HEADER_SIZE + sequence % self._capacity * self._record_size
-            _STEP_SLOT.pack_into(memory, offset, zlib.crc32(body), body)
-            _U64.pack_into(memory, _HEAD_AT, sequence + 1)
-
     def span(self, kind: str, start_ns: int, duration_ns: int, name: str = "") -> None:
         """Record a stretch of time that is no step."""
         self._chunks(SPAN, _SPAN.pack(start_ns, duration_ns) + f"{kind}\n{name}".encode("utf-8", "replace"))
@@ -195,18 +189,32 @@ class RingWriter:
     def _chunks(self, kind: int, payload: bytes) -> None:
         if len(payload) > MESSAGE_LIMIT:
             raise ValueError(f"a message of {len(payload)} bytes is longer than {MESSAGE_LIMIT}")
-        room = self._record_size - _SLOT_HEAD
+        room = self.header.record_size - _SLOT_HEAD
         with self._lock:
             for at in range(0, len(payload), room):
                 self._store(kind | MORE if at + room < len(payload) else kind, payload[at : at + room])
 
     def _store(self, kind: int, payload: bytes) -> None:
-        sequence = self._next
-        self._next = sequence + 1
+        sequence = self._next()
         body = _BODY.pack(sequence, kind, len(payload)) + payload
-        offset = HEADER_SIZE + sequence % self._capacity * self._record_size
-        self._memory[offset : offset + _CRC.size + len(body)] = _CRC.pack(zlib.crc32(body)) + body
+        offset = HEADER_SIZE + sequence % self.header.capacity * self.header.record_size
+        self._memory[offset : offset + _CHECK.size + len(body)] = _CHECK.pack(zlib.crc32(body)) + body
         _U64.pack_into(self._memory, _HEAD_AT, sequence + 1)
+
+
+def _step_writer(memory: mmap.mmap, header: Header, next_sequence: Callable[[], int]) -> Callable[[Tuple[int, ...]], None]:
+    """The function that records a step. It runs on the training's thread at every step: all it needs is in its cells."""
+    capacity, record_size = header.capacity, header.record_size
+    pack_slot, pack_head = _STEP_SLOT.pack_into, _U64.pack_into
+
+    def step(numbers: Tuple[int, ...]) -> None:
+        sequence = next_sequence()
+        check = (sum(numbers) + sequence) % _PRIME
+        offset = HEADER_SIZE + sequence % capacity * record_size
+        pack_slot(memory, offset, check, sequence, STEP, _STEP_SIZE, *numbers)
+        pack_head(memory, _HEAD_AT, sequence + 1)
+
+    return step
 
 
 def _open_private_directory(directory: str) -> int:
@@ -233,6 +241,8 @@ def _map_new_file(directory_fd: int, header: Header) -> Tuple[str, mmap.mmap]:
         # A hole in a full tmpfs would be a SIGBUS in the trainer later: reserve every page now.
         os.posix_fallocate(descriptor, 0, size)
         memory = mmap.mmap(descriptor, size)
+        # Touch every page here, or each costs the training thread a page fault later.
+        memory.write(bytes(size))
         host, boot = header.host.encode("utf-8", "replace")[:64], header.boot_id.encode("ascii", "replace")[:40]
         _HEADER.pack_into(memory, 0, MAGIC, header.version, HEADER_SIZE, *header[1:7], host, boot)
         os.rename(making, name, src_dir_fd=directory_fd, dst_dir_fd=directory_fd)
@@ -351,7 +361,8 @@ class RingReader:
         if kind & MORE:
             self._parts.append(payload)
             return None
-        if self._parts:
+        # Steps may come between the parts of a text.
+        if self._parts and kind != STEP:
             payload = b"".join(self._parts) + payload
             self._parts = []
         try:
@@ -382,11 +393,13 @@ def _check_slot(slot: bytes, sequence: int) -> Optional[Tuple[int, bytes]]:
     """Kind and payload if the slot is whole and holds record `sequence`."""
     if len(slot) < _SLOT_HEAD:
         return None
-    found, kind, length = _BODY.unpack_from(slot, _CRC.size)
+    found, kind, length = _BODY.unpack_from(slot, _CHECK.size)
     end = _SLOT_HEAD + length
-    if found != sequence or end > len(slot) or zlib.crc32(slot[_CRC.size : end]) != _CRC.unpack_from(slot)[0]:
+    if found != sequence or end > len(slot) or (kind == STEP and length != _STEP_SIZE):
         return None
-    return kind, slot[_SLOT_HEAD:end]
+    payload = slot[_SLOT_HEAD:end]
+    check = (sum(_STEP.unpack(payload)) + sequence) % _PRIME if kind == STEP else zlib.crc32(slot[_CHECK.size : end])
+    return (kind, payload) if check == _CHECK.unpack_from(slot)[0] else None
 
 
 def _decode(kind: int, payload: bytes) -> Record:

@@ -1,21 +1,34 @@
-"""Where the time of a training step goes: every nanosecond belongs to exactly one phase, so the phases add up to the step.
+"""Where the time of a training step goes: every nanosecond is counted once, so the phases add up to the step.
 
-The hooks say when the training thread enters and leaves a phase. Between two of them (GAP) nobody knows yet what the time
-is for: it becomes compute if a backward pass follows without a batch having been asked for, and rest otherwise.
+The timer keeps one mark, the end of what was counted last. A hook that ends a piece of work counts the time since the
+mark for its phase and moves the mark; a hook that begins one may move the mark first, which leaves what lay between to
+the rest. Nobody need see the forward pass: from the batch to the end of the backward pass it is all compute, and where
+no batch was seen, from the last step on.
 
-Evaluation is told from training by what follows a batch: a batch of another iterator that no backward pass used was
-evaluated, and its time is taken out of the step into a span of its own.
+Evaluation is told from training by what follows a batch: a batch that no backward pass used, of an iterator that has not
+trained, was evaluated, and its time is taken out of the step into a span of its own.
 """
 
 import struct
 from threading import get_ident
-from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 
 from .ring import UNSEEN, RingWriter, monotonic_ns
 
-INPUT_WAIT, COMPUTE, EXPOSED, OPTIMIZER, REST, GRAPH, GAP, CUT = range(8)
-STEP_PHASES = 6
-"""Phases below this number are part of the step. GRAPH is a call into a compiled graph, split when the graph tells."""
+INPUT_WAIT, COMPUTE, EXPOSED, OPTIMIZER = PHASES = range(4)
+
+NO_LOADER = "no DataLoader or tf.data iterator feeds this loop; waiting for its input counts as compute"
+
+
+class Counts(NamedTuple):
+    """How much of the running step was counted, at a moment to which it may have to go back."""
+
+    wait: int
+    compute: int
+    exposed: int
+    cut: int
+    samples: int
+    batches: int
 
 
 class StepTimer:
@@ -27,29 +40,35 @@ class StepTimer:
         "_batch_start",
         "_batches",
         "_before",
+        "_compute",
+        "_cut",
         "_epochs_stated",
         "_eval_end",
         "_eval_start",
-        "_first_start",
+        "_exposed",
         "_fresh",
-        "_graph_told",
+        "_graph",
+        "_in_step",
         "_initialising_since",
         "_made",
         "_mark",
+        "_optimizer",
         "_pending",
-        "_phase",
         "_samples",
-        "_spent",
+        "_seen",
+        "_seen_all",
+        "_start",
         "_stated_samples",
         "_told",
         "_training",
+        "_wait",
         "epoch",
         "generation",
         "gpu",
+        "graph_ns",
         "manual",
         "passes_per_step",
         "ring",
-        "seen",
         "step",
         "thread",
     )
@@ -58,17 +77,17 @@ class StepTimer:
         self.ring = ring
         self.thread = get_ident()
         """The thread that is timed; 0 while nothing is, so that one comparison switches every hook off."""
-        self.generation = 0
-        self.step = 0
         self.epoch = -1
         self.manual = False
         """The script says itself where its steps end."""
-        self.seen: Set[int] = set()
-        """Phases that some hook has seen so far; of the others a step says nothing."""
-        self.gpu: Optional[Any] = None
-        """Times the same phases on the GPU's clock, where training runs on one."""
         self.passes_per_step = 1
         """Batches that the optimizer gathers into one step."""
+        self.gpu: Optional[Any] = None
+        """Times the same phases on the GPU's clock, where training runs on one."""
+        self.graph_ns = 0
+        """Time of the last step in compiled graphs, which only the graph can split."""
+        self._seen: Set[int] = set()
+        self._seen_all = False
         self._epochs_stated = False
         self._told: Set[Tuple[str, str]] = set()
         self._stated_samples: Optional[int] = None
@@ -76,96 +95,130 @@ class StepTimer:
 
     def begin_generation(self, generation: int) -> None:
         """The worker was initialised (again): steps count from 0, what comes now is initialisation."""
-        now = monotonic_ns()
         self.generation = generation
         self.step = 0
-        self._initialising_since = now
         self._eval_start = self._eval_end = 0
         self._pending: List[int] = []
         self._training: Set[int] = set()
         self._made: Dict[int, int] = {}
-        self._fresh = 0
-        self._restart(now)
+        self._seen.discard(INPUT_WAIT)
+        self._seen_all = False
+        self._restart()
+        self._initialising_since = self._mark
 
-    def _restart(self, now: int) -> None:
-        self._spent = [0] * STEP_PHASES + [0, 0]
-        self._before = self._batch_before = (self._spent[:], 0, 0)
-        self._graph_told = 0
-        self._batch_start = self._first_start = self._mark = now
-        self._phase = GAP
-        self._samples = self._batches = self._backwards = 0
-
-    # Phases
-
-    def enter(self, phase: int) -> int:
-        """The thread begins something that belongs to `phase`; returns what `leave` goes back to."""
+    def _restart(self) -> None:
+        """The running step begins now, with nothing counted."""
         now = monotonic_ns()
-        was = self._phase
-        if was == GAP:
-            self._spent[COMPUTE if phase == COMPUTE else REST] += now - self._mark
-        else:
-            self._spent[was] += now - self._mark
-        self._mark = now
-        self._phase = phase
-        return was
+        self._start = self._mark = self._batch_start = now
+        self._wait = self._compute = self._exposed = self._optimizer = self._graph = self._cut = 0
+        self._samples = self._batches = self._backwards = self._fresh = 0
+        self._in_step = False
+        self._before = self._batch_before = Counts(0, 0, 0, 0, 0, 0)
 
-    def leave(self, back_to: int) -> int:
-        """The thread ends what it began with `enter`; returns the time."""
+    # Counting
+
+    def begins(self) -> None:
+        """A piece of work begins; what lay before it belongs to no phase."""
+        self._mark = monotonic_ns()
+
+    def input_ends(self) -> None:
+        """Since the mark, the script waited for input."""
         now = monotonic_ns()
-        self._spent[self._phase] += now - self._mark
+        self._wait += now - self._mark
         self._mark = now
-        self._phase = back_to
-        return now
+
+    def backward_ends(self) -> None:
+        """Since the mark, the script computed, up to the end of a backward pass: the batch trained."""
+        now = monotonic_ns()
+        self._compute += now - self._mark
+        self._mark = now
+        self._backwards += 1
+        if self._pending or self._eval_start:
+            self.training_begins()
+        if self.gpu is not None:
+            self.gpu.mark(COMPUTE)
+
+    def communication_begins(self) -> None:
+        """The script begins to wait for a collective, by hand or in the middle of an optimizer step."""
+        now = monotonic_ns()
+        if self._in_step:
+            self._optimizer += now - self._mark
+        self._mark = now
+
+    def communication_ends(self) -> None:
+        """Since the mark, the script waited for a collective."""
+        now = monotonic_ns()
+        self._exposed += now - self._mark
+        self._mark = now
+        if self.gpu is not None:
+            self.gpu.mark(EXPOSED)
+
+    def optimizer_begins(self) -> None:
+        """The optimizer step begins. It may wait for collectives first."""
+        self._mark = monotonic_ns()
+        self._in_step = True
+
+    def optimizer_fails(self) -> None:
+        """The optimizer step raised: no step ends."""
+        self._in_step = False
 
     @property
-    def idle(self) -> bool:
-        """No hook is inside anything: the script's own code runs."""
-        return self._phase == GAP or self._phase == COMPUTE
+    def in_step(self) -> bool:
+        """An optimizer step has begun and not ended."""
+        return self._in_step
 
-    def was_graph(self, duration_ns: int) -> None:
-        """The last `duration_ns` were a call into a compiled graph, as it turns out."""
-        was = self.enter(GRAPH)
-        self._spent[REST if was == GAP else was] -= duration_ns
-        self._spent[GRAPH] += duration_ns
+    def optimizer_ends(self) -> None:
+        """Since the mark, the optimizer worked; its step is done, and with it the training step."""
+        now = monotonic_ns()
+        self._optimizer += now - self._mark
+        self._mark = now
+        self._in_step = False
+        if not self.manual:
+            self._write_step(now)
 
-    def graph_ns(self) -> int:
-        """Time in compiled graphs since the last time this was asked in this step."""
-        total = self._spent[GRAPH]
-        new, self._graph_told = total - self._graph_told, total
-        return new
+    def graph_ends(self, duration_ns: int) -> int:
+        """The last `duration_ns` were a call into a compiled graph that trained; returns the time."""
+        now = self._mark = monotonic_ns()
+        self._graph += duration_ns
+        return now
 
     # Batches
 
-    def iterator_wanted(self) -> int:
-        """The script begins to iterate over a loader, which may start workers; returns what `leave` goes back to."""
-        back_to = self.enter(INPUT_WAIT)
+    def iterator_wanted(self) -> None:
+        """The script begins to iterate over a loader, which may start workers."""
+        self.begins()
         self.still_initialising()
-        self._phase = INPUT_WAIT
         self._mark_batch()
-        return back_to
 
     def iterator_made(self, source: int, length: int) -> None:
         """The loader gave iterator `source` of `length` batches (UNSEEN if it cannot tell)."""
+        self.input_ends()
         self._made[source] = length
         self._fresh = source
         self._training.discard(source)
 
     def batch_wanted(self, source: int) -> None:
         """The script asks iterator `source` for a batch."""
-        self.enter(INPUT_WAIT)
+        self._mark = monotonic_ns()
+        if source not in self._training:
+            self._batch_may_train(source)
+
+    def _batch_may_train(self, source: int) -> None:
+        """A batch of an iterator that has not trained yet: remember how things stood, in case it is evaluated."""
         if source in self._pending or (self._pending and self._eval_start):
             self._unused_batches()
         if not self._pending and self._fresh != source:
-            if self._initialising_since and source not in self._made:
+            if source not in self._made:
                 self.still_initialising()
-                self._phase = INPUT_WAIT
             self._mark_batch()
         self._fresh = 0
         self._pending.append(source)
 
     def batch_came(self, samples: int) -> None:
         """The batch is there; what follows is the forward pass. `samples` is UNSEEN if it could not be counted."""
-        self.leave(COMPUTE)
+        now = monotonic_ns()
+        self._wait += now - self._mark
+        self._mark = now
         self._batches += 1
         if samples < 0 or self._samples < 0:
             self._samples = UNSEEN
@@ -176,48 +229,41 @@ class StepTimer:
 
     def batches_ended(self, source: int) -> None:
         """The iterator had no more batches."""
-        self.leave(GAP)
-        self._pending.remove(source)
-        self._unused_batches()
+        self.input_ends()
+        if source in self._pending:
+            self._pending.remove(source)
+            self._unused_batches()
         self._training.discard(source)
         self._made.pop(source, None)
 
     def _mark_batch(self) -> None:
         self._batch_start = self._mark
-        self._batch_before = (self._spent[:], self._samples, self._batches)
+        self._batch_before = self._counts()
+
+    def _counts(self) -> Counts:
+        return Counts(self._wait, self._compute, self._exposed, self._cut, self._samples, self._batches)
 
     def _unused_batches(self) -> None:
-        """No backward pass used the last batches: unless they came from a training iterator, that was evaluation."""
-        if not self._pending or self._training.issuperset(self._pending):
-            return
+        """No backward pass used the last batches, which come from iterators that train nothing: that was evaluation."""
+        self._pending = []
         if not self._eval_start:
             self._eval_start, self._before = self._batch_start, self._batch_before
         self._evaluated_until(self._mark)
-        self._pending = []
-
-    def backward_begins(self) -> int:
-        """A backward pass begins: the batch trains. Returns what `leave` goes back to."""
-        was = self.enter(COMPUTE)
-        self.training_begins()
-        # An optimizer with a closure runs backward passes inside its step.
-        return OPTIMIZER if was == OPTIMIZER else GAP
 
     def training_begins(self) -> None:
         """What the script does now trains on the batches that it has."""
         if self._eval_start:
             self.close_evaluation()
-        self._backwards += 1
         if self._pending:
-            if not self._training.issuperset(self._pending):
-                self._epoch_begins()
-            self._pending = []
+            self._epoch_begins()
 
     def _epoch_begins(self) -> None:
         """The first batch of a new iterator trains."""
         if not self._epochs_stated:
             self.epoch += 1
-        self._training = set(self._pending)
-        batches = max(self._made.get(source, UNSEEN) for source in self._pending)
+        self._training, self._pending = set(self._pending), []
+        self.sees(INPUT_WAIT)
+        batches = max(self._made.get(source, UNSEEN) for source in self._training)
         self._made = {}
         steps = None if batches < 0 else -(-batches // self.passes_per_step)
         self.message({"type": "progress", "epoch": self.epoch, "epochs": None, "steps_per_epoch": steps})
@@ -227,30 +273,24 @@ class StepTimer:
         self._epochs_stated = True
         self.epoch = epoch
 
-    def backward_done(self) -> None:
-        """A backward pass that could not be timed by itself has just ended."""
-        self.leave(self.backward_begins())
-
     # Evaluation and other spans
 
     def evaluation_begins(self) -> None:
         """The script puts its model into evaluation mode."""
-        if self._backwards or self._eval_start:
-            return
-        self.leave(self.enter(REST))
-        self._eval_start = self._eval_end = self._mark
-        self._before = (self._spent[:], self._samples, self._batches)
+        if not self._backwards and not self._eval_start:
+            self._eval_start = self._eval_end = monotonic_ns()
+            self._before = self._counts()
 
     def evaluation_goes_on(self) -> None:
         """Something just ended that belongs to the evaluation, if there is one: metrics averaged, model back to training."""
         if self._eval_start and not self._backwards:
-            self.leave(self.enter(REST))
-            self._evaluated_until(self._mark)
+            self._evaluated_until(monotonic_ns())
 
     def _evaluated_until(self, now: int) -> None:
-        spent, self._samples, self._batches = self._before
-        self._spent = spent[:]
-        self._eval_end = now
+        """What was counted since the evaluation began was no training."""
+        self._wait, self._compute, self._exposed, cut, self._samples, self._batches = self._before
+        self._cut = cut + now - self._eval_start
+        self._eval_end = self._mark = now
 
     def close_evaluation(self) -> None:
         """Whatever was evaluated ends here: report it."""
@@ -259,19 +299,21 @@ class StepTimer:
         if end > start:
             self.span("evaluation", start, end - start)
 
-    def cut_begins(self) -> Tuple[int, int]:
+    def cut_begins(self) -> int:
         """Something that is no training begins (a checkpoint, a validation): hooks inside it are off until `cut_ends`."""
         if self._eval_start:
             self.close_evaluation()
-        back_to = self.enter(CUT)
         self.thread = 0
-        return back_to, self._mark
+        return monotonic_ns()
 
-    def cut_ends(self, begun: Tuple[int, int], kind: str, name: str = "") -> None:
-        """What `cut_begins` began is over: it is a span, and no part of the step."""
+    def cut_ends(self, start: int, kind: str, name: str = "") -> None:
+        """What began at `start` is over: it is a span, and no part of the step."""
         self.thread = get_ident()
-        back_to, start = begun
-        self.span(kind, start, self.leave(back_to) - start, name)
+        duration = monotonic_ns() - start
+        self._cut += duration
+        self._mark += duration
+        self.span(kind, start, duration, name)
+        self.still_initialising()
 
     def span(self, kind: str, start_ns: int, duration_ns: int, name: str = "") -> None:
         """Report a span; initialisation stops before it and goes on after it."""
@@ -285,32 +327,24 @@ class StepTimer:
             self.ring.span("initialisation", self._initialising_since, end_ns - self._initialising_since, "")
 
     def still_initialising(self) -> None:
-        """Something just ended that comes before training: the first step has not begun yet."""
-        if self._initialising_since and not self._backwards and not self._eval_start and not self._pending:
-            self._restart(monotonic_ns())
+        """Something happens that comes before training: the first step has not begun before now."""
+        if self._initialising_since and not (self._backwards or self._eval_start or self._pending):
+            self._restart()
 
     # Steps
 
-    def step_ends(self) -> None:
-        """The optimizer step is done, and with it the step."""
-        end = self.leave(GAP)
-        if self.manual:
-            return
-        self._end(end)
-
     def step_ends_as_told(self, samples: Optional[int]) -> None:
         """The script says that a step ends here. The first time, steps found by the hooks give way."""
-        self.leave(self.enter(REST))
         if not self.manual:
             self.manual = True
             if self.step:
-                self._restart(self._mark)
+                self._restart()
                 return
         self._stated_samples = samples
-        self._end(self._mark)
+        self._write_step(monotonic_ns())
         self._stated_samples = None
 
-    def _end(self, end: int) -> None:
+    def _write_step(self, end: int) -> None:
         numbers = self.take_step(end)
         try:
             if self.gpu is None:
@@ -321,40 +355,62 @@ class StepTimer:
             self.unseen("step", f"a number is out of range: {numbers}")
 
     def take_step(self, end: int) -> Tuple[int, ...]:
-        """The step that ends at `end` as the ring wants it; a new one begins."""
-        if self._eval_start:
-            self.close_evaluation()
-        if self._initialising_since:
-            self._initialised_until(self._first_start)
-            self._initialising_since = 0
-        spent, seen = self._spent, self.seen
-        duration = spent[0] + spent[1] + spent[2] + spent[3] + spent[4] + spent[5]
-        samples = self._samples if INPUT_WAIT in seen else UNSEEN
-        if self._stated_samples is not None:
-            samples = self._stated_samples
+        """The step that ends at `end`, as the ring wants it; a new one begins."""
+        if self._eval_start or self._initialising_since or self._pending:
+            self._before_step_ends()
+        duration = end - self._start - self._cut
         numbers = (
             self.step,
             self.generation,
             self.epoch,
             end - duration,
             duration,
-            spent[INPUT_WAIT] if INPUT_WAIT in seen else UNSEEN,
-            spent[COMPUTE] if COMPUTE in seen else UNSEEN,
-            spent[EXPOSED] if EXPOSED in seen else UNSEEN,
-            spent[OPTIMIZER] if OPTIMIZER in seen else UNSEEN,
-            samples,
+            self._wait,
+            self._compute,
+            self._exposed,
+            self._optimizer,
+            self._samples,
             self._batches or self._backwards or 1,
         )
+        if not self._seen_all or self._stated_samples is not None:
+            numbers = self._only_seen(numbers)
+        self.graph_ns = self._graph
         self.step += 1
-        if self._pending:
-            # Training without a backward pass that could be seen.
-            self._training.update(self._pending)
-            self._pending = []
-        self._fresh = 0
-        self._samples = self._batches = self._backwards = 0
-        self._spent = [0, 0, 0, 0, 0, 0, 0, 0]
-        self._graph_told = 0
+        self._start = end
+        self._wait = self._compute = self._exposed = self._optimizer = self._graph = self._cut = 0
+        self._samples = self._batches = self._backwards = self._fresh = 0
         return numbers
+
+    def _before_step_ends(self) -> None:
+        """What came before the step that ends now is over: initialisation, evaluation, batches that nobody knew to train."""
+        if self._eval_start:
+            self.close_evaluation()
+        if self._initialising_since:
+            self._initialised_until(self._start)
+            self._initialising_since = 0
+        if self._pending:
+            self._epoch_begins()
+
+    def _only_seen(self, numbers: Tuple[int, ...]) -> Tuple[Any, ...]:
+        """The same numbers, with UNSEEN for the phases that no hook can see here."""
+        phases = tuple(number if phase in self._seen else UNSEEN for phase, number in zip(PHASES, numbers[5:9]))
+        samples = numbers[9] if INPUT_WAIT in self._seen else UNSEEN
+        if not self._graph:
+            self._explain(numbers[0])
+        if self._stated_samples is not None:
+            samples = self._stated_samples
+        return numbers[:5] + phases + (samples, numbers[10])
+
+    def _explain(self, step: int) -> None:
+        """Say why, once it is clear that it stays so."""
+        if step == 1 and INPUT_WAIT not in self._seen and not self.manual:
+            self.unseen("input_wait", NO_LOADER)
+            self.unseen("samples", NO_LOADER)
+
+    def sees(self, *phases: int) -> None:
+        """Hooks for these phases are in place."""
+        self._seen.update(phases)
+        self._seen_all = self._seen.issuperset(PHASES)
 
     # Words
 
@@ -382,6 +438,21 @@ class StepTimer:
         except Exception as error:
             self.unseen(feature, f"{type(error).__name__}: {error}"[:300])
 
+    def count(self, phase: int, since: int) -> None:
+        """Since `since`, the script was in `phase`, as it says itself."""
+        # Hooks inside may have counted a part already.
+        since = max(since, self._mark)
+        now = self._mark = monotonic_ns()
+        self.sees(phase)
+        if phase == INPUT_WAIT:
+            self._wait += now - since
+        elif phase == COMPUTE:
+            self._compute += now - since
+        elif phase == EXPOSED:
+            self._exposed += now - since
+        else:
+            self._optimizer += now - since
+
     def off(self) -> None:
-        """Time nothing any more: this process is a child of the worker, or the hooks have failed."""
+        """Time nothing any more: this process is a child of the worker."""
         self.thread = 0

@@ -9,7 +9,7 @@ from typing import Any, Callable, List, Optional
 from .graph_times import Call, GraphTimes, wall_s
 from .patching import Function, cut, wrap
 from .ring import UNSEEN, monotonic_ns
-from .steps import COMPUTE, EXPOSED, GAP, GRAPH, INPUT_WAIT, OPTIMIZER, StepTimer
+from .steps import COMPUTE, EXPOSED, OPTIMIZER, StepTimer
 from .worker import Worker, watch
 
 
@@ -56,6 +56,8 @@ class TensorFlowHooks:
         self._reduced: Any = weakref.WeakSet()
         self._call: Optional[Outermost] = None
         self._calls: List[Call] = []
+        self._busy = False
+        """An eager reduction or optimizer step runs; functions called by it are its own."""
 
     # The reduction of gradients
 
@@ -74,19 +76,21 @@ class TensorFlowHooks:
             return _make_allreduce_grads_fn
 
         wrap(module, "_make_allreduce_grads_fn", make)
-        self.timer.seen.update((COMPUTE, EXPOSED))
+        self.timer.sees(COMPUTE, EXPOSED)
 
     def _reduce(self, reduce: Callable[[Any], Any], grads: Any) -> Any:
         timer = self.timer
         if timer.thread != get_ident():
             return reduce(grads)
         if self.tf.executing_eagerly():
-            timer.backward_done()
-            back_to = timer.enter(EXPOSED)
+            timer.backward_ends()
+            self._busy = True
             try:
-                return reduce(grads)
+                reduced = reduce(grads)
             finally:
-                timer.leave(back_to)
+                self._busy = False
+            timer.communication_ends()
+            return reduced
         call = self._call
         if call is None:
             timer.unseen("step", "gradients are reduced outside of a tf.function")
@@ -131,7 +135,7 @@ class TensorFlowHooks:
         timer = self.timer
 
         def __call__(function: Any, *args: Any, **kwargs: Any) -> Any:
-            if timer.thread != get_ident() or not (self._call or timer.idle):
+            if timer.thread != get_ident() or self._busy:
                 return original(function, *args, **kwargs)
             if self._call is not None:
                 return self._nested(original, function, args, kwargs)
@@ -163,33 +167,27 @@ class TensorFlowHooks:
             self._call = None
         if call.trains:
             self.timer.training_begins()
-            self.timer.was_graph(monotonic_ns() - start)
-            self._called(function, 0.0)
+            self._called(function, 0.0, monotonic_ns() - start)
         return result
 
     def _train(self, original: Function, function: Any, args: Any, kwargs: Any) -> Any:
-        timer = self.timer
-        back_to = timer.enter(GRAPH)
-        timer.training_begins()
+        start = monotonic_ns()
+        self.timer.training_begins()
         call = self._call = Outermost(function)
         wall = wall_s()
         try:
             result = original(function, *args, **kwargs)
-        except BaseException:
-            timer.leave(back_to)
-            raise
         finally:
             self._call = None
-        self._called(function, 0.0 if call.trains else wall)
+        self._called(function, 0.0 if call.trains else wall, monotonic_ns() - start)
         return result
 
-    def _called(self, function: Any, wall: float) -> None:
+    def _called(self, function: Any, wall: float, duration: int) -> None:
         """A training function returned: a step, a micro-batch, or several steps at once (then Keras says how many)."""
-        timer = self.timer
-        end = timer.leave(GAP)
-        self._calls.append(Call(wall, timer.graph_ns(), 1))
+        end = self.timer.graph_ends(duration)
+        self._calls.append(Call(wall, duration, 1))
         if not wall:
-            timer.unseen("input_wait", "the step also traced its graph")
+            self.timer.unseen("input_wait", "the step also traced its graph")
         if self.steps_in_call == 1 and len(self._calls) >= self.passes_per_step:
             self._step(function in self._reduced, end)
 
@@ -213,7 +211,6 @@ class TensorFlowHooks:
         """Batches asked for eagerly are waited for here; in a graph, remember where the batch is."""
         iterator_ops = sys.modules["tensorflow.python.data.ops.iterator_ops"]
         wrap(iterator_ops.OwnedIterator, "__next__", self._timed_next)
-        self.timer.seen.add(INPUT_WAIT)
 
     def _timed_next(self, original: Function) -> Function:
         timer, tf = self.timer, self.tf
@@ -249,21 +246,24 @@ class TensorFlowHooks:
 
         def make(original: Function) -> Function:
             def apply_gradients(*args: Any, **kwargs: Any) -> Any:
-                if timer.thread != get_ident() or not tf.executing_eagerly() or not timer.idle:
+                if timer.thread != get_ident() or self._busy or self._call or not tf.executing_eagerly():
                     return original(*args, **kwargs)
-                back_to = timer.enter(OPTIMIZER)
+                timer.optimizer_begins()
+                self._busy = True
                 try:
                     result = original(*args, **kwargs)
                 except BaseException:
-                    timer.leave(back_to)
+                    timer.optimizer_fails()
                     raise
-                timer.step_ends()
+                finally:
+                    self._busy = False
+                timer.optimizer_ends()
                 return result
 
             return apply_gradients
 
         wrap(getattr(module, name), "apply_gradients", make)
-        timer.seen.add(OPTIMIZER)
+        timer.sees(OPTIMIZER)
 
     def hook_broadcast(self, module: Any) -> None:
         """Variables are broadcast once, after the first batch or before: no part of a step."""

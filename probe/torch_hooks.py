@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List
 
 from .patching import Function, cut, wrap
 from .ring import UNSEEN
-from .steps import COMPUTE, EXPOSED, INPUT_WAIT, OPTIMIZER, StepTimer
+from .steps import COMPUTE, EXPOSED, OPTIMIZER, StepTimer
 from .worker import Worker, watch
 
 WAIT = "horovod_torch_wait_and_clear"
@@ -42,18 +42,14 @@ def _hook_autograd(timer: StepTimer, module: Any) -> None:
         def backward(*args: Any, **kwargs: Any) -> Any:
             if timer.thread != get_ident():
                 return original(*args, **kwargs)
-            back_to = timer.backward_begins()
-            try:
-                return original(*args, **kwargs)
-            finally:
-                timer.leave(back_to)
-                if timer.gpu is not None:
-                    timer.gpu.mark(COMPUTE)
+            result = original(*args, **kwargs)
+            timer.backward_ends()
+            return result
 
         return backward
 
     wrap(module, "backward", make)
-    timer.seen.add(COMPUTE)
+    timer.sees(COMPUTE)
 
 
 def _hook_dataloader(timer: StepTimer, module: Any) -> None:
@@ -76,11 +72,8 @@ def _hook_dataloader(timer: StepTimer, module: Any) -> None:
         def __iter__(self: Any) -> Any:
             if timer.thread != get_ident():
                 return original(self)
-            back_to = timer.iterator_wanted()
-            try:
-                iterator = original(self)
-            finally:
-                timer.leave(back_to)
+            timer.iterator_wanted()
+            iterator = original(self)
             timer.iterator_made(id(iterator), _length(self))
             return iterator
 
@@ -88,7 +81,6 @@ def _hook_dataloader(timer: StepTimer, module: Any) -> None:
 
     wrap(module._BaseDataLoaderIter, "__next__", make_next)
     wrap(module.DataLoader, "__iter__", make_iter)
-    timer.seen.add(INPUT_WAIT)
 
 
 def _length(loader: Any) -> int:
@@ -168,18 +160,17 @@ def _hook_collectives(timer: StepTimer, module: Any) -> None:
         def horovod_torch_wait_and_clear(handle: Any) -> Any:
             if timer.thread != get_ident():
                 return original(handle)
-            back_to = timer.enter(EXPOSED)
-            try:
-                return original(handle)
-            finally:
-                timer.leave(back_to)
-                timer.still_initialising()
-                timer.evaluation_goes_on()
+            timer.communication_begins()
+            result = original(handle)
+            timer.communication_ends()
+            timer.still_initialising()
+            timer.evaluation_goes_on()
+            return result
 
         return horovod_torch_wait_and_clear
 
     wrap(module.mpi_lib, WAIT, make)
-    timer.seen.add(EXPOSED)
+    timer.sees(EXPOSED)
 
 
 def _hook_optimizer(timer: StepTimer, module: Any) -> None:
@@ -205,16 +196,16 @@ def _hook_optimizer(timer: StepTimer, module: Any) -> None:
         def synchronize(self: Any) -> Any:
             if timer.thread != get_ident():
                 return original(self)
-            back_to = timer.enter(EXPOSED)
+            if not timer.in_step:
+                timer.begins()
             # The optimizer waits once per tensor: time the whole, and let the single waits go past the hook.
             mpi_lib.horovod_torch_wait_and_clear = plain_wait
             try:
-                return original(self)
+                result = original(self)
             finally:
                 mpi_lib.horovod_torch_wait_and_clear = hooked_wait
-                timer.leave(back_to)
-                if timer.gpu is not None:
-                    timer.gpu.mark(EXPOSED)
+            timer.communication_ends()
+            return result
 
         return synchronize
 
@@ -222,20 +213,20 @@ def _hook_optimizer(timer: StepTimer, module: Any) -> None:
         wrap(cls, "__init__", make_init)
         wrap(cls, "step", partial(_timed_step, timer))
     wrap(module._DistributedOptimizer, "synchronize", make_synchronize)
-    timer.seen.add(OPTIMIZER)
+    timer.sees(OPTIMIZER)
 
 
 def _timed_step(timer: StepTimer, original: Function) -> Function:
     def step(*args: Any, **kwargs: Any) -> Any:
         if timer.thread != get_ident():
             return original(*args, **kwargs)
-        back_to = timer.enter(OPTIMIZER)
+        timer.optimizer_begins()
         try:
             result = original(*args, **kwargs)
         except BaseException:
-            timer.leave(back_to)
+            timer.optimizer_fails()
             raise
-        timer.step_ends()
+        timer.optimizer_ends()
         return result
 
     return step
@@ -249,11 +240,11 @@ def _hook_plain_optimizers(timer: StepTimer) -> List[Any]:
 
     def before(*_: Any) -> None:
         if timer.thread == get_ident():
-            timer.enter(OPTIMIZER)
+            timer.optimizer_begins()
 
     def after(*_: Any) -> None:
         if timer.thread == get_ident():
-            timer.step_ends()
+            timer.optimizer_ends()
 
     optimizer: Any = sys.modules["torch.optim.optimizer"]
     if not hasattr(optimizer, "register_optimizer_step_pre_hook"):

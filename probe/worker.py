@@ -24,6 +24,8 @@ class Worker:
     def __init__(self, writer: ring.RingWriter) -> None:
         self.timer = StepTimer(writer)
         self.inits = 0
+        self.initialised = False
+        """Between an init and its shutdown."""
         self.flushers: List[Callable[[], None]] = []
         self.tensorflow: Optional[Any] = None
         """The hooks of TensorFlow, where the script uses it through Horovod."""

@@ -7,10 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from distmon.probe import ring
-from distmon.probe.ring import Message, RingError, RingReader, RingWriter, Span, Step
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from distmon.probe import ring
+from distmon.probe.ring import Message, RingError, RingReader, RingWriter, Span, Step
 
 STEP = Step(7, 2, -1, 123_456_789, 50_000_000, 1, 2, None, 4, 32, 2)
 
