@@ -145,9 +145,11 @@ def _run_once(words: list[str], timed: bool) -> Usage:
 
 def _why(recording: Path, exit_code: int, lines: list[str]) -> str:
     """A failed run in one line: the job's first failure, or what was said last."""
-    failure = load_state(recording)[0].job.failure if recording.exists() else None
+    job = load_state(recording)[0].job if recording.exists() else None
+    failure = job.failure if job else None
     if failure is None:
-        return f"the run failed with exit code {exit_code}: {lines[-1].removeprefix('distmon: ') if lines else 'it said nothing'}"
+        said = job.end_detail if job else lines[-1].removeprefix("distmon: ") if lines else ""
+        return f"the run failed with exit code {exit_code}: {clean(said) or 'it said nothing'}"
     last = f": {clean(failure.last_lines[-1])}" if failure.last_lines else ""
     return f"rank {failure.rank} of the job failed ({failure.signal or f'exit code {failure.exit_code}'}){last}"
 
