@@ -46,9 +46,9 @@ bench:
 	done
 
 cluster:
+	@[ -d tests/cluster ] || { echo "there are no cluster tests yet: nothing was run" >&2; exit 1; }
 	@$(SET_UP)
-	@if [ -d tests/cluster ]; then $(BIN)/pytest tests/cluster; \
-	else echo "there are no cluster tests yet: nothing was run" >&2; exit 1; fi
+	@$(BIN)/pytest tests/cluster
 
 lock:
 	@$(SET_UP)
@@ -58,7 +58,5 @@ clean:
 	@rm -rf .venv .typing build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	@echo "Removed .venv and all that was built in this folder."
-	@for kept in "$(CACHE)" "$(STATE)"; do \
-		if [ -d "$$kept" ]; then echo "Kept $$kept ($$(du -sh "$$kept" | cut -f1))."; fi; \
-	done
-	@echo "The first holds Horovod's wheels, the second recordings; remove them by hand if you do not want them."
+	@[ ! -d "$(CACHE)" ] || echo "Kept Horovod's wheels: $(CACHE) ($$(du -sh "$(CACHE)" | cut -f1))"
+	@[ ! -d "$(STATE)" ] || echo "Kept recordings: $(STATE) ($$(du -sh "$(STATE)" | cut -f1))"
