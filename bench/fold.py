@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 
 from figures import figure
 
@@ -39,7 +40,7 @@ def main() -> None:
     steps = sum(r.totals.steps for g in state.generations.values() for r in g.ranks.values())
     figure("fold_us_per_rank_step", fold_s / steps * 1e6, "us", how)
     for name, measure in MEASURES.items():
-        ms = cpu(lambda measure=measure: measure(state)) * 1e3
+        ms = cpu(partial(measure, state)) * 1e3
         figure(f"{name}_ms", ms, "ms", f"{script.ranks} ranks; median of {ROUNDS} calls, CPU time")
 
 

@@ -66,6 +66,7 @@ def install(python: Path, wheel: Path, report: ReportProgress) -> None:
     if not target.pip:
         raise DistmonError(f"{python} has no pip: {python} -m ensurepip")
     log = wheel.parent / "install.log"
+    log.write_bytes(b"")
     pip: Command = [python, "-m", "pip", "install", "--disable-pip-version-check"]
     modules = [f"horovod.{framework}" for framework in target.frameworks]
     checks = "; ".join(f"import {module}" for module in modules)
