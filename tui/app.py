@@ -7,15 +7,16 @@ import gc
 import os
 import signal
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 
 from textual.app import App, SystemCommand
+from textual.filter import LineFilter
 from textual.screen import Screen
 
 from distmon.core.fold import apply
 from distmon.core.state import SessionState
 from distmon.tui.bindings import WHILE_HELPING, bindings_for, commands_for
+from distmon.tui.budget import Budget
 from distmon.tui.glyphs import AsciiFilter, ascii_only
 from distmon.tui.ports import Job, Player, Source
 from distmon.tui.screens.overview import Overview
@@ -25,19 +26,8 @@ from distmon.tui.view.facts import facts
 
 FRAME_S = 0.25
 """Data is drawn this often; keys are answered at once."""
-DRAIN_S = 0.06
-"""The longest that one frame spends on taking events in."""
-FULL_SHARE, FULL_PAUSE_S = 0.1, 5.0
-"""What walks over all ranks may take this share of the time; on a very large job it comes less often, up to this pause."""
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """How many events the last full and the last cheap frame had seen, and when the next full one may be."""
-
-    events: int = -1
-    cheap_events: int = -1
-    next_full: float = 0.0
+TAKE_EVERY_S, TAKE_S = 0.1, 0.025
+"""Events are taken in this often, and for at most so long: a burst from a thousand ranks must not hold up a key."""
 
 
 class DistmonApp(App[int]):
@@ -64,9 +54,8 @@ class DistmonApp(App[int]):
         super().__init__(ansi_color=True if plain_colours else None)
         self.source, self.player, self.job = source, player, job
         self.state = state if state is not None else SessionState()
-        self._drawn = Drawn()
-        if ascii_only(environment):
-            self._filters.append(AsciiFilter())
+        self._budget = Budget()
+        self._own_filters = [AsciiFilter()] if ascii_only(environment) else []
         for palette in PALETTES.values():
             self.register_theme(textual_theme(palette))
         wanted = environment.get("DISTMON_THEME", "")
@@ -77,6 +66,9 @@ class DistmonApp(App[int]):
         if player is not None:
             for command in commands_for("bar"):
                 self.bind(",".join(command.keys), f"play({command.action!r})", description=command.label, show=False)
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        return [*super().get_line_filters(), *self._own_filters]
 
     def get_default_screen(self) -> Screen[None]:
         self.take_events()
@@ -89,16 +81,17 @@ class DistmonApp(App[int]):
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, self.end_by_signal, number)
             on_hangup(lambda: loop.call_soon_threadsafe(self.end_by_signal, signal.SIGHUP))
+        self.set_interval(TAKE_EVERY_S, self.take_events)
         self.set_interval(FRAME_S, self.frame)
         self.call_after_refresh(freeze_garbage)
 
     # --- data -----------------------------------------------------------------------------------------------------
 
     def take_events(self) -> None:
-        """Fold what the source has, for at most DRAIN_S; the rest waits for the next frame."""
+        """Fold what the source has, for at most TAKE_S; the rest waits for the next frame."""
         if self.player is not None and (sought := self.player.take_state()) is not None:
-            self.state, self._drawn = sought, Drawn()
-        deadline = time.perf_counter() + DRAIN_S
+            self.state, self._budget = sought, Budget()
+        deadline = time.perf_counter() + TAKE_S
         for count, event in enumerate(self.source.poll(), 1):
             apply(self.state, event)
             if count % 16 == 0 and time.perf_counter() > deadline:
@@ -112,15 +105,12 @@ class DistmonApp(App[int]):
             os.kill(os.getpid(), signal.SIGHUP)
             return
         self.take_events()
-        drawn, now = self._drawn, time.monotonic()
-        if self.state.events != drawn.events and now >= drawn.next_full:
-            begun = time.process_time()
-            self.overview.show(facts(self.state))
-            pause = min((time.process_time() - begun) / FULL_SHARE, FULL_PAUSE_S)
-            self._drawn = Drawn(self.state.events, self.state.events, now + pause)
-        elif self.state.events != drawn.cheap_events:
-            self.overview.show(facts(self.state, self.overview.facts))
-            self._drawn = Drawn(drawn.events, self.state.events, drawn.next_full)
+        fresh = self._budget.due(self.state.events)
+        if fresh is None:
+            return
+        begun = time.process_time()
+        self.overview.show(facts(self.state, self.overview.facts, fresh))
+        self._budget.spent(fresh, time.process_time() - begun)
 
     # --- leaving --------------------------------------------------------------------------------------------------
 
@@ -196,10 +186,7 @@ def few_colours(environment: Mapping[str, str]) -> bool:
     system = environment.get("TEXTUAL_COLOR_SYSTEM", "auto")
     if system != "auto":
         return system in ("standard", "windows")
-    return rich_colours.lower() not in ("truecolor", "24bit") and "256color" not in term and term not in _RICH_TERMS
-
-
-_RICH_TERMS = ("xterm-kitty", "alacritty", "foot", "xterm-ghostty", "wezterm")
+    return rich_colours.lower() not in ("truecolor", "24bit") and term.rpartition("-")[2] not in ("256color", "kitty")
 
 
 def freeze_garbage() -> None:

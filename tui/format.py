@@ -83,6 +83,8 @@ def milliseconds(seconds: float | None) -> str:
         return MISSING
     value = seconds * 1e3
     size = abs(value)
+    if size < 0.005:
+        return "0.00"
     if size < 9.995:
         return f"{value:.2f}"
     if size < 99.95:
@@ -145,7 +147,7 @@ def size(count: float | None) -> str:
 
 def percent(value: float | None, width: int = 4) -> str:
     """A percentage, right-aligned: ` 43%`."""
-    return fit(MISSING if value is None else f"{value + 0.0 if abs(value) >= 0.5 else 0.0:.0f}%", width, "right")
+    return fit(MISSING if value is None else f"{value if abs(value) > 0.5 else 0.0:.0f}%", width, "right")
 
 
 def watts(value: float | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -18,6 +19,7 @@ from distmon.core.events import AnyEvent
 from distmon.core.fold import apply
 from distmon.core.state import SessionState
 from distmon.tui.app import DistmonApp
+from distmon.tui.budget import Budget
 
 CASES = Path(__file__).parent.parent / "data" / "cases"
 TRUECOLOR = {"COLORTERM": "truecolor", "LANG": "C.UTF-8"}
@@ -113,6 +115,8 @@ async def _open_app(
 ) -> AsyncIterator[Opened]:
     source = ListSource()
     app = DistmonApp(source, player, job, state=folded(events), environment={**TRUECOLOR, **(environment or {})})
+    # Every frame is a full one, whatever a slow machine makes of it.
+    app._budget = Budget(itertools.count(0, 1000).__next__)
     async with app.run_test(size=size) as pilot:
         await pilot.pause()
         yield app, pilot, source

@@ -67,6 +67,7 @@ def test_a_missing_value_is_never_a_zero() -> None:
 
 def test_percent_has_no_negative_zero() -> None:
     assert fmt.percent(-0.3) == "  0%"
+    assert fmt.milliseconds(-1e-7) == "0.00"
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,30 @@ async def test_arrows_select_and_enter_opens_details_that_follow_and_escape_clos
         assert app.overview.choices.details is None
 
 
+async def test_a_missing_value_has_its_reason_one_key_away(open_app: OpenApp, text_grid: Grid) -> None:
+    events = running(ranks=2, nodes=1)
+    at = events[-1].at
+    sample = ev.NodeSampled(at=at, node="n0", interval_s=1.0, unavailable={"power": "no power counter can be read"})
+    unseen = ev.PhaseUnseen(at=at, worker="w0", rank=0, field="compute", reason="the step is compiled")
+    steps = ev.StepsRecorded(
+        at=at,
+        node="n0",
+        worker="w0",
+        rank=0,
+        generation=0,
+        first_step=900,
+        origin=at,
+        start_ns=[i * 10**8 for i in range(40)],
+        duration_ns=[10**8] * 40,
+    )
+    async with open_app([*events, steps, unseen, sample], size=(120, 40)) as (app, pilot, _):
+        assert any("   0 node-000" in row and "–" in row for row in text_grid(app))
+        await pilot.press("g", "enter")
+        assert any("compute" in row and "–" in row and "the step is compiled" in row for row in text_grid(app))
+        await pilot.press("3", "g", "enter")
+        assert any("power –" in row and "no power counter can be read" in row for row in text_grid(app))
+
+
 async def test_tab_reaches_open_details_to_scroll_them(open_app: OpenApp) -> None:
     async with open_app(running()) as (app, pilot, _):
         await pilot.press("v", "6", "tab")

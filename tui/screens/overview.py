@@ -258,8 +258,11 @@ class Overview(Screen[None]):
         panel = self.focused_panel
         if isinstance(panel, RowsPanel):
             panel.open_selected()
-        else:
+        elif self.choices.focused in ("throughput", "split"):
             self.action_verdicts()
+        else:
+            self.choices.note = "details are of ranks (4) and nodes (3)"
+            self.redraw()
 
     def action_verdicts(self) -> None:
         self.choices.details = None if self.choices.details == ("verdicts", None) else ("verdicts", None)

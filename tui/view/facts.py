@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from distmon.core.measures import (
@@ -53,14 +54,19 @@ class Facts:
         return {v.rank: v for v in self.verdicts if v.kind == "straggler" and v.rank is not None}
 
 
-def facts(state: SessionState, before: Facts | None = None) -> Facts:
-    """The measures of this moment. With `before`, those that walk over all ranks are taken over from it, for a cheap frame."""
+COSTLY = ("ranks", "verdicts", "steps")
+"""The measures that walk over all ranks, in groups that can be asked for apart."""
+
+
+def facts(state: SessionState, before: Facts | None = None, costly: Collection[str] = COSTLY) -> Facts:
+    """The measures of this moment. With `before`, the costly groups that are not asked for are taken over from it."""
     generation = current_generation(state)
-    if before is None:
-        split, rows, found = step_split(generation), {row.rank: row for row in rank_rows(state)}, verdicts(state)
-        shares, steady = phase_shares(state), throughput(generation)
+
+    ranks = {row.rank: row for row in rank_rows(state)} if before is None or "ranks" in costly else before.ranks
+    if before is None or "steps" in costly:
+        split, shares, steady = step_split(generation), phase_shares(state), throughput(generation)
     else:
-        split, rows, found, shares, steady = before.split, before.ranks, before.verdicts, before.shares, before.steady
+        split, shares, steady = before.split, before.shares, before.steady
     return Facts(
         state=state,
         progress=progress(state),
@@ -73,6 +79,6 @@ def facts(state: SessionState, before: Facts | None = None) -> Facts:
         history=throughput_history(state),
         split=split,
         shares=shares,
-        ranks=rows,
-        verdicts=found,
+        ranks=ranks,
+        verdicts=verdicts(state) if before is None or "verdicts" in costly else before.verdicts,
     )

@@ -23,7 +23,7 @@ from distmon.tui.view.words import node_state
 from distmon.tui.widgets.line import Line, spread
 from distmon.tui.widgets.meter import cores, load_role, meter, sparkline
 
-HEIGHTS = (9, 6, 5, 2, 1)
+HEIGHTS = (9, 6, 5, 4, 3, 2, 1)
 """A card is one line, two, or a block with a meter per line and a blank below; the tallest has the last minutes too."""
 HISTORY_HEIGHT = 9
 SORTS = ("node", "cpu", "memory", "power", "gpu")
@@ -57,7 +57,7 @@ def name_of(node: NodeState) -> str:
 
 def card(facts: Facts, key: str, palette: Palette, width: int, height: int, selected: bool) -> list[Line]:
     node = facts.state.nodes[key]
-    write = _dense if height == 1 else _pair_of_lines if height < 4 else _block
+    write = _dense if height == 1 else _pair_of_lines if height < 3 else _block
     lines = write(facts, node, palette, width)
     if height >= HISTORY_HEIGHT and node.sample is not None:
         lines[1:] = [*lines[1:], *_history(node, palette, width)]

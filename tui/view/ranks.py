@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from distmon.core.events import WorkerIdentified
 from distmon.core.measures import ALL_PHASES, RECENT, RankRow
 from distmon.tui.format import MISSING, clean, compact, duration, fit, milliseconds, percent
 from distmon.tui.theme import Palette
@@ -132,10 +133,7 @@ def detail(facts: Facts, rank: int, palette: Palette, width: int) -> list[Line]:
     )
     identity = known.identity if known else None
     if identity is not None:
-        versions = (
-            f"{identity.framework} {identity.framework_version}  horovod {identity.horovod_version}  {identity.script}"
-        )
-        lines.append(Line([(clean(versions), style("text"))]))
+        lines.append(Line([(clean(_software(identity)), style("text"))]))
     lines.append(_heading(palette))
     recent_s = row.recent.step_s if row.recent else None
     lines.append(_pair(palette, "step", recent_s, row.steady.step_s if row.steady else None, None, ""))
@@ -157,6 +155,16 @@ def detail(facts: Facts, rank: int, palette: Palette, width: int) -> list[Line]:
     return (
         lines + _metrics(known.metrics if known else {}, palette) + _spans(known.span_totals if known else {}, palette)
     )
+
+
+def _software(identity: WorkerIdentified) -> str:
+    """What the rank runs: framework and Horovod with their versions where they are known, and the script."""
+    parts = [
+        f"{identity.framework} {identity.framework_version}".strip(),
+        f"horovod {identity.horovod_version}" if identity.horovod_version else "",
+        identity.script,
+    ]
+    return "  ".join(part for part in parts if part)
 
 
 def _local(known: object) -> str:
