@@ -188,10 +188,11 @@ class Runner:
 
     def _read_said(self, pipe: IO[bytes]) -> None:
         """What Horovod itself prints."""
-        for line in pipe:
-            text = line.decode("utf-8", "replace").rstrip()
-            if text:
-                self._put(NoticeGiven(at=self._now(), severity="info", text=text, source="horovodrun"))
+        with pipe:
+            for line in pipe:
+                text = line.decode("utf-8", "replace").rstrip()
+                if text:
+                    self._put(NoticeGiven(at=self._now(), severity="info", text=text, source="horovodrun"))
 
     def _kill_if_stuck(self) -> None:
         if not self._done.wait(STUCK_LIMIT_S) and self._driver is not None:
