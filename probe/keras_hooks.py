@@ -69,9 +69,15 @@ def _hook_callbacks(worker: Worker, module: Any) -> None:
     def train_begins(callbacks: Any, logs: Any = None) -> None:
         timer.still_initialising()
         model = callbacks.model
+        helper = getattr(model.optimizer, "_agg_helper", None)
+        timer.passes_per_step = int(getattr(helper, "backward_passes_per_step", 1))
         if worker.tensorflow is not None:
             worker.tensorflow.steps_in_call = _steps_in_call(model)
         timer.message(_describe(worker, model))
+
+    def train_ends(callbacks: Any, logs: Any = None) -> None:
+        if worker.tensorflow is not None:
+            worker.tensorflow.steps_in_call = 1
 
     def epoch_begins(callbacks: Any, epoch: int, logs: Any = None) -> None:
         timer.epoch_stated(int(epoch))
@@ -100,6 +106,7 @@ def _hook_callbacks(worker: Worker, module: Any) -> None:
             worker.tensorflow.steps_taken(batch - worker.keras_batch + 1)
 
     before("on_train_begin", train_begins)
+    before("on_train_end", train_ends)
     before("on_epoch_begin", epoch_begins)
     before("on_epoch_end", epoch_ends)
     before("on_train_batch_begin", batch_begins)
@@ -147,8 +154,6 @@ def _hook_distributed_optimizer(worker: Worker, module: Any) -> None:
         def create_distributed_optimizer(*args: Any, **kwargs: Any) -> Any:
             passes = kwargs.get("backward_passes_per_step", args[9] if len(args) > 9 else 1)
             worker.timer.passes_per_step = max(1, int(passes))
-            if worker.tensorflow is not None:
-                worker.tensorflow.passes_per_step = worker.timer.passes_per_step
             return original(*args, **kwargs)
 
         return create_distributed_optimizer

@@ -103,6 +103,7 @@ class StepTimer:
         self._made: Dict[int, int] = {}
         self._seen.discard(INPUT_WAIT)
         self._seen_all = False
+        self._epochs_stated = False
         self._restart()
         self._initialising_since = self._mark
 
@@ -180,6 +181,7 @@ class StepTimer:
         """The last `duration_ns` were a call into a compiled graph that trained; returns the time."""
         now = self._mark = monotonic_ns()
         self._graph += duration_ns
+        self._backwards += 1
         return now
 
     # Batches
@@ -419,6 +421,11 @@ class StepTimer:
         if (field, reason) not in self._told:
             self._told.add((field, reason))
             self.message({"type": "unseen", "field": field, "reason": reason})
+
+    def unsplit(self, reason: str) -> None:
+        """Say once why steps are not split into phases."""
+        for field in ("input_wait", "compute", "exposed_communication", "optimizer"):
+            self.unseen(field, reason)
 
     def message(self, fields: Dict[str, Any]) -> None:
         """Write a message; one that is no JSON or too long is said to be so instead."""

@@ -51,7 +51,7 @@ class TensorFlowHooks:
         self.times = GraphTimes(tensorflow, timer)
         self.steps_in_call = 1
         """Steps that Keras takes in one call of the training function (`steps_per_execution`)."""
-        self.passes_per_step = 1
+        self._last_reduced = False
         self._training: Any = weakref.WeakSet()
         self._reduced: Any = weakref.WeakSet()
         self._call: Optional[Outermost] = None
@@ -75,7 +75,15 @@ class TensorFlowHooks:
 
             return _make_allreduce_grads_fn
 
+        def make_tape(original: Function) -> Function:
+            def DistributedGradientTape(*args: Any, **kwargs: Any) -> Any:
+                self.timer.passes_per_step = 1
+                return original(*args, **kwargs)
+
+            return DistributedGradientTape
+
         wrap(module, "_make_allreduce_grads_fn", make)
+        wrap(module, "DistributedGradientTape", make_tape)
         self.timer.sees(COMPUTE, EXPOSED)
 
     def _reduce(self, reduce: Callable[[Any], Any], grads: Any) -> Any:
@@ -99,7 +107,7 @@ class TensorFlowHooks:
         self._training.add(call.stack[0])
         reason = self._why_not()
         if reason:
-            timer.unseen("exposed_communication", reason)
+            timer.unsplit(reason)
             return reduce(grads)
         self._reduced.add(call.stack[0])
         self._note_batch(call)
@@ -187,9 +195,10 @@ class TensorFlowHooks:
         end = self.timer.graph_ends(duration)
         self._calls.append(Call(wall, duration, 1))
         if not wall:
-            self.timer.unseen("input_wait", "the step also traced its graph")
-        if self.steps_in_call == 1 and len(self._calls) >= self.passes_per_step:
-            self._step(function in self._reduced, end)
+            self.timer.unsplit("the step also traced its graph")
+        self._last_reduced = function in self._reduced
+        if self.steps_in_call == 1 and len(self._calls) >= self.timer.passes_per_step:
+            self._step(self._last_reduced, end)
 
     def _step(self, reduced: bool, end: int) -> None:
         calls, self._calls = self._calls, []
@@ -202,7 +211,8 @@ class TensorFlowHooks:
         if self._calls and self.timer.thread == get_ident():
             last = self._calls[-1]
             self._calls = [last._replace(rows=count)]
-            self._step(False, monotonic_ns())
+            self.timer.unsplit("several steps in one call (steps_per_execution)")
+            self._step(self._last_reduced, monotonic_ns())
             self.timer.step += count - 1
 
     # Iterators, eager optimizer steps
@@ -211,6 +221,21 @@ class TensorFlowHooks:
         """Batches asked for eagerly are waited for here; in a graph, remember where the batch is."""
         iterator_ops = sys.modules["tensorflow.python.data.ops.iterator_ops"]
         wrap(iterator_ops.OwnedIterator, "__next__", self._timed_next)
+        wrap(sys.modules["tensorflow.python.data.ops.dataset_ops"].DatasetV2, "__iter__", self._timed_iter)
+
+    def _timed_iter(self, original: Function) -> Function:
+        timer, tf = self.timer, self.tf
+
+        def __iter__(dataset: Any) -> Any:
+            if timer.thread != get_ident() or self._call or not tf.executing_eagerly():
+                return original(dataset)
+            timer.iterator_wanted()
+            iterator = original(dataset)
+            length = int(dataset.cardinality())
+            timer.iterator_made(id(iterator), length if length >= 0 else UNSEEN)
+            return iterator
+
+        return __iter__
 
     def _timed_next(self, original: Function) -> Function:
         timer, tf = self.timer, self.tf

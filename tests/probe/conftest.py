@@ -1,5 +1,6 @@
 """Runs real two-rank Horovod jobs, with and without the probe, and reads their rings."""
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -117,5 +118,11 @@ def paired(one: list[Step], other: list[Step]) -> list[tuple[SeenStep, SeenStep]
 
 @pytest.fixture(scope="session")
 def torch_available() -> None:
-    pytest.importorskip("torch")
-    pytest.importorskip("horovod.torch")
+    if importlib.util.find_spec("torch") is None or importlib.util.find_spec("horovod") is None:
+        pytest.skip("PyTorch or Horovod is not installed")
+
+
+@pytest.fixture(scope="session")
+def tensorflow_available() -> None:
+    if importlib.util.find_spec("tensorflow") is None or importlib.util.find_spec("horovod") is None:
+        pytest.skip("TensorFlow or Horovod is not installed")
