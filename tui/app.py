@@ -8,6 +8,7 @@ import os
 import signal
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 from textual.app import App, SystemCommand
 from textual.filter import LineFilter
@@ -161,21 +162,16 @@ class DistmonApp(App[int]):
         self.overview.rearrange()
 
     async def action_play(self, action: str) -> None:
-        await self.overview.play(action)
+        """A key of the bar, which has no focus of its own."""
+        for command in self.overview.parts.commands:
+            if command.action == action:
+                await self.overview.do(command)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """The palette offers every command of the table, under its own name."""
         for command in self.overview.parts.commands:
-            if command.action == "command_palette":
-                continue
-            action = f"play({command.action!r})" if command.where == "bar" else command.action
-            yield SystemCommand(command.label, command.help, self._runner(action, command.where == "screen"))
-
-    def _runner(self, action: str, on_screen: bool):  # type: ignore[no-untyped-def]
-        async def run() -> None:
-            await self.run_action(action, self.overview if on_screen else self)
-
-        return run
+            if command.action != "command_palette":
+                yield SystemCommand(command.label, command.help, partial(self.overview.do, command))
 
 
 def few_colours(environment: Mapping[str, str]) -> bool:

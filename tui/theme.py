@@ -72,7 +72,7 @@ class Palette:
         return hash(self.name)
 
 
-@lru_cache(512)
+@lru_cache(2048)
 def _style(palette: Palette, role: str, bold: bool, selected: bool) -> Style:
     style = palette.styles[role]
     if bold:

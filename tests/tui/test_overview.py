@@ -189,6 +189,24 @@ async def test_a_click_selects_a_row_and_the_wheel_scrolls_without_selecting(ope
         assert table.model.selected == 1
 
 
+async def test_a_click_on_the_footer_does_its_command_and_one_on_the_verdict_tells_why(
+    open_app: OpenApp, text_grid: Grid
+) -> None:
+    async with open_app(running()) as (app, pilot, _):
+        row = text_grid(app)[-1]
+        await pilot.click("#footer", offset=(row.index("help"), 0))
+        assert app.overview.choices.helping
+        await pilot.click("#footer", offset=(row.index("? help"), 0))
+        assert not app.overview.choices.helping
+        await pilot.click("#footer", offset=(row.index("zoom"), 0))
+        assert app.overview.choices.zoomed == "ranks"
+        await pilot.click("#verdict", offset=(5, 0))
+        assert app.overview.choices.details == ("verdicts", None)
+        await pilot.click("#footer", offset=(row.index("panels"), 0))
+        await pilot.click("#footer", offset=(79, 0))
+        assert app.is_running
+
+
 async def test_slash_filters_the_focused_panel_while_typing_and_escape_drops_it(
     open_app: OpenApp, text_grid: Grid
 ) -> None:

@@ -6,19 +6,21 @@ from collections.abc import Callable
 
 from textual import events
 from textual.app import ComposeResult
+from textual.dom import DOMNode
 from textual.screen import Screen
 
-from distmon.tui.bindings import PANELS, WHILE_HELPING, bindings_for
+from distmon.tui.bindings import PANELS, WHILE_HELPING, Command, Where, bindings_for
 from distmon.tui.ports import Player
 from distmon.tui.screens.arrange import Arrangement, Box, Situation, arrange
 from distmon.tui.screens.board import Board
 from distmon.tui.screens.choices import SORTS, Choices
 from distmon.tui.screens.parts import WINDOWS_S, Parts
-from distmon.tui.view import nodes
+from distmon.tui.view import chrome, nodes
 from distmon.tui.view.facts import Facts
 from distmon.tui.widgets.panel import Panel
 from distmon.tui.widgets.prompt import FilterPrompt
 from distmon.tui.widgets.rows import RowsPanel
+from distmon.tui.widgets.text_panel import TextBand
 
 
 class Overview(Screen[None]):
@@ -282,17 +284,28 @@ class Overview(Screen[None]):
     def _subject(self, panel: RowsPanel[object]) -> tuple[str, object]:
         return ("rank" if panel is self.parts.ranks else "node", panel.model.selected)
 
+    async def on_text_band_clicked(self, event: TextBand.Clicked) -> None:
+        """A click on the verdict tells why; one on a command of the footer does it."""
+        if event.band.id == "verdict":
+            await self.run_action("verdicts")
+        elif event.band.id == "footer":
+            command = chrome.command_at(self.parts.commands, self.choices.note, self.size.width, event.x)
+            if command is not None:
+                await self.do(command)
+
+    async def do(self, command: Command) -> None:
+        """Run a command as its key would."""
+        places: dict[Where, DOMNode | None] = {"app": self.app, "screen": self, "bar": self.parts.bar}
+        place = places[command.where]
+        if place is not None:
+            await self.app.run_action(command.action, place)
+
     def action_window(self) -> None:
         self.choices.window = (self.choices.window + 1) % len(WINDOWS_S)
         self.redraw()
 
     def action_navigate(self, where: str) -> None:
         self.focused_panel.navigate(where)
-
-    async def play(self, action: str) -> None:
-        """Hand a command to the bar, where there is one."""
-        if self.parts.bar is not None:
-            await self.app.run_action(action, self.parts.bar)
 
 
 def _centred(width: int, height: int, wide: int, high: int) -> Box:

@@ -2,26 +2,59 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from distmon.tui.bindings import PANELS, Command, key_name
 from distmon.tui.format import clean, fit
 from distmon.tui.theme import Palette
 from distmon.tui.widgets.line import Line, cells, spread
 
 
+@dataclass(frozen=True)
+class FooterItem:
+    """A command in the footer, from its first cell on; `command` is None for the keys of the panels."""
+
+    left: int
+    key: str
+    label: str
+    command: Command | None
+
+    @property
+    def width(self) -> int:
+        return cells(self.key) + cells(self.label) + 1
+
+
+def footer_items(commands: list[Command], room: int) -> list[FooterItem]:
+    """The commands that fit, in order of importance."""
+    chosen = sorted((c for c in commands if c.footer), key=lambda c: (c.where == "bar", c.footer))
+    entries: list[tuple[str, str, Command | None]] = [(key_name(c.keys[0]), c.label, c) for c in chosen]
+    entries.insert(2, (f"1-{len(PANELS)}", "panels", None))
+    items: list[FooterItem] = []
+    left = 1
+    for key, label, command in entries:
+        item = FooterItem(left, key, label, command)
+        if left + item.width + 1 > room:
+            break
+        items.append(item)
+        left += item.width + 2
+    return items
+
+
 def footer(commands: list[Command], note: str, palette: Palette, width: int) -> list[Line]:
-    """The commands that fit, in order of importance, and a note of what just happened."""
+    """The commands that fit beside a note of what just happened."""
     style = palette.style
     right = Line([(clean(note) + " ", style("warn", bold=True))]) if note else Line()
     line = Line([(" ", style("text"))])
-    wanted = [
-        (key_name(c.keys[0]), c.label)
-        for c in sorted((c for c in commands if c.footer), key=lambda c: (c.where == "bar", c.footer))
-    ]
-    for key, label in [*wanted[:2], (f"1-{len(PANELS)}", "panels"), *wanted[2:]]:
-        if line.width + cells(key) + cells(label) + 3 > width - right.width:
-            break
-        line.add(key, style("key")).add(f" {label}  ", style("muted"))
+    for item in footer_items(commands, width - right.width):
+        line.add(item.key, style("key")).add(f" {item.label}  ", style("muted"))
     return [spread(line, right, width, style("text"))]
+
+
+def command_at(commands: list[Command], note: str, width: int, x: int) -> Command | None:
+    """The footer's command under a cell."""
+    room = width - (cells(clean(note)) + 1 if note else 0)
+    found = (item.command for item in footer_items(commands, room) if item.left <= x < item.left + item.width)
+    return next(found, None)
 
 
 def help_lines(commands: list[Command], palette: Palette, width: int, height: int) -> list[Line]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from textual import events
+from textual.message import Message
 from textual.strip import Strip
 
 from distmon.tui.theme import Palette
@@ -23,6 +25,13 @@ def nothing(palette: Palette, width: int, height: int) -> Sequence[Line]:
 class TextBand(Canvas):
     """Lines without a frame: header, verdict, footer."""
 
+    @dataclass
+    class Clicked(Message):
+        """A click on the band, and at which cell."""
+
+        band: TextBand
+        x: int
+
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._write: Writer = nothing
@@ -33,6 +42,9 @@ class TextBand(Canvas):
 
     def draw(self, width: int, height: int) -> list[Strip]:
         return [line.strip(width, self.base) for line in self._write(self.palette, width, height)]
+
+    def on_click(self, event: events.Click) -> None:
+        self.post_message(self.Clicked(self, event.x))
 
 
 class TextPanel(Panel):

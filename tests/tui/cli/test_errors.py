@@ -23,7 +23,9 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "empty.jsonl").touch()
     (tmp_path / "foreign.jsonl").write_text('{"epoch": 1, "loss": 0.3}\n')
     (tmp_path / "train.py").write_text("print(1)\n")
-    (tmp_path / "secret.jsonl").write_bytes(encode_json(SessionStarted(at=1.0, session_id="s", distmon_version="0")) + b"\n")
+    (tmp_path / "secret.jsonl").write_bytes(
+        encode_json(SessionStarted(at=1.0, session_id="s", distmon_version="0")) + b"\n"
+    )
     return tmp_path
 
 
@@ -42,7 +44,11 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["run", "-np", "2", "--hostfile", "absent", "--", "python", "train.py"], USAGE, "absent"),
         (["run", "-np", "2", "--backend", "carrier-pigeon", "--", "python", "train.py"], USAGE, "carrier-pigeon"),
         (["run", "-np", "2", "--samples-per-step", "0", "--", "python", "train.py"], USAGE, "--samples-per-step"),
-        (["run", "-np", "2", "--record", "run.txt", "--headless", "--", sys.executable, "train.py"], FAILURE, "run.txt"),
+        (
+            ["run", "-np", "2", "--record", "run.txt", "--headless", "--", sys.executable, "train.py"],
+            FAILURE,
+            "run.txt",
+        ),
         (["run", "-np", "2", "--record", "empty.jsonl", "--", sys.executable, "train.py"], FAILURE, "there already"),
         (["replay"], USAGE, "SESSION"),
         (["replay", "absent.jsonl"], FAILURE, "absent.jsonl"),
