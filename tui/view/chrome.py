@@ -44,9 +44,9 @@ def footer(commands: list[Command], note: str, palette: Palette, width: int) -> 
     """The commands that fit beside a note of what just happened."""
     style = palette.style
     right = Line([(clean(note) + " ", style("warn", bold=True))]) if note else Line()
-    line = Line([(" ", style("text"))])
+    line = Line()
     for item in footer_items(commands, width - right.width):
-        line.add(item.key, style("key")).add(f" {item.label}  ", style("muted"))
+        line.pad(item.left, style("text")).add(item.key, style("key")).add(f" {item.label}", style("muted"))
     return [spread(line, right, width, style("text"))]
 
 

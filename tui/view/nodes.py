@@ -149,7 +149,7 @@ def _block(facts: Facts, node: NodeState, palette: Palette, width: int) -> list[
         .extend(meter(palette, memory, bar))
         .add(percent(memory, 5) + "  ", style("text"))
     )
-    mem_line.add(f"{size(sample.memory_used_bytes)} of {size(sample.memory_total_bytes)}", style("muted"))
+    mem_line.add(f"{size(sample.memory_used_bytes)}/{size(sample.memory_total_bytes)}", style("muted"))
     net = network_total(sample)
     rates = f"↓{fit(size(net.received_bytes_per_s), 5, 'right')} ↑{fit(size(net.sent_bytes_per_s), 5, 'right')}/s"
     power = Line([("power", style("muted")), (fit(watts(node_power_w(sample)), 6, "right"), style("text"))])
@@ -239,7 +239,7 @@ def _cpu_lines(node: NodeState, sample: NodeSampled, palette: Palette, width: in
         )
     memory = Line([(fit("memory", 16), style("muted"))]).extend(meter(palette, memory_percent(sample), 20))
     memory.add(percent(memory_percent(sample), 5), style("text"))
-    lines.append(memory.add(f"  {size(sample.memory_used_bytes)} of {size(sample.memory_total_bytes)}", style("muted")))
+    lines.append(memory.add(f"  {size(sample.memory_used_bytes)}/{size(sample.memory_total_bytes)}", style("muted")))
     return lines
 
 

@@ -44,7 +44,9 @@ def _phase(facts: Facts, palette: Palette, name: str, index: int, width: int) ->
             (fit(PHASE_NAMES[name], 12), style("text" if mean is not None else "muted")),
         ]
     )
-    line.add(fit(milliseconds(mean), 9, "right"), style("text")).add(percent(share, 6), style(name, bold=True))
+    line.add(fit(milliseconds(mean), min(width - line.width - 6, 9), "right"), style("text")).add(
+        percent(share, 6), style(name, bold=True)
+    )
     room = width - line.width - 2
     if room >= 6 and share is not None:
         line.add("  ", style("text")).extend(meter(palette, share, room, name))
