@@ -1,0 +1,118 @@
+"""Which GPU a rank uses, from what its environment lets it see: CUDA's rules for CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER.
+
+The driver's own numbers, which monitors show, know nothing of these variables. A rank takes the device of its local rank
+among those that it sees, as Horovod's examples do; where the driver lists a rank's process on a GPU, that says more than this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+VISIBLE, ORDER, BY_BUS = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "PCI_BUS_ID"
+
+
+@dataclass(slots=True, frozen=True)
+class Device:
+    """A GPU by the driver's number, which follows the PCI bus; `instances` are the UUIDs of its MIG instances by their number."""
+
+    index: int
+    uuid: str = ""
+    name: str = ""
+    instances: Mapping[int, str] | None = None
+    """None where MIG is off."""
+
+
+@dataclass(slots=True, frozen=True)
+class Place:
+    """A GPU, and the MIG instance on it (None: all of it)."""
+
+    index: int
+    instance: int | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class Choice:
+    """`place` is None where the rank sees no GPU or none can be told for it; `doubt` says why the place may be another."""
+
+    place: Place | None
+    doubt: str = ""
+
+
+def device_of(devices: Sequence[Device], environment: Mapping[str, str], local_rank: int) -> Choice:
+    """The GPU of one rank. With a single visible device it is that one, whatever the local rank."""
+    places = visible_devices(devices, environment)
+    if not places:
+        return Choice(None)
+    if len(places) > 1 and local_rank >= len(places):
+        return Choice(None, f"local rank {local_rank} sees {len(places)} GPUs")
+    return Choice(places[local_rank if len(places) > 1 else 0], _doubt(devices, environment))
+
+
+def visible_devices(devices: Sequence[Device], environment: Mapping[str, str]) -> list[Place]:
+    """What CUDA shows to a process, in its order. Entries from the first bad one on are hidden; a repeated device hides all."""
+    value = environment.get(VISIBLE)
+    if value is None:
+        return _usable([_whole(device) for device in sorted(devices, key=lambda device: device.index)])
+    places: list[Place] = []
+    for entry in value.split(","):
+        place = _find(devices, entry.strip())
+        if place is None:
+            break
+        if place in places:
+            return []
+        places.append(place)
+    return _usable(places)
+
+
+def _find(devices: Sequence[Device], entry: str) -> Place | None:
+    """One entry: a number, a UUID or the start of one, a MIG instance's UUID, or MIG-GPU-uuid/instance/compute instance."""
+    number = _number(entry)
+    if number is not None:
+        return next((_whole(device) for device in devices if device.index == number), None)
+    if entry.startswith("MIG-GPU-"):
+        uuid, _, rest = entry.removeprefix("MIG-").partition("/")
+        instance = _number(rest.partition("/")[0])
+        return next((Place(d.index, instance) for d in devices if d.uuid == uuid and instance in _instances(d)), None)
+    if entry.startswith("MIG-"):
+        instances = [(d.index, number, uuid) for d in devices for number, uuid in _instances(d).items()]
+        return _only([Place(index, number) for index, number, uuid in instances if uuid.startswith(entry)])
+    if entry.startswith("GPU-"):
+        return _only([_whole(device) for device in devices if device.uuid.startswith(entry)])
+    return None
+
+
+def _number(text: str) -> int | None:
+    """No machine has a device number of more than six digits."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 6 else None
+
+
+def _only(places: list[Place]) -> Place | None:
+    """A shortened UUID must name one device."""
+    return places[0] if len(places) == 1 else None
+
+
+def _whole(device: Device) -> Place:
+    """A GPU that is split into instances is used through its first one."""
+    return Place(device.index, min(device.instances) if device.instances else None)
+
+
+def _usable(places: list[Place]) -> list[Place]:
+    """CUDA gives a process one MIG instance, the first that it would see, and no other device beside it."""
+    instances = [place for place in places if place.instance is not None]
+    return instances[:1] or places
+
+
+def _instances(device: Device) -> Mapping[int, str]:
+    return device.instances or {}
+
+
+def _doubt(devices: Sequence[Device], environment: Mapping[str, str]) -> str:
+    """CUDA numbers the fastest GPU first, which cannot be foretold where models differ; UUIDs are free of that."""
+    models = {device.name for device in devices}
+    if len(models) < 2 or environment.get(ORDER) == BY_BUS:
+        return ""
+    value = environment.get(VISIBLE)
+    if value is not None and not value.split(",")[0].strip().isdigit():
+        return ""
+    return f"uncertain: {len(models)} GPU models, which CUDA numbers by speed unless {ORDER}={BY_BUS}"
