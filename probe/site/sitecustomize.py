@@ -3,9 +3,11 @@
 Every Python of the job comes through here, so nothing is loaded before Horovod itself is imported.
 """
 
+# What starting Python has loaded already: nothing here costs an import.
 import os
 import sys
-from typing import Any
+from _frozen_importlib import module_from_spec
+from _frozen_importlib_external import PathFinder, spec_from_file_location
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TRIGGER = "horovod.common.basics"
@@ -14,42 +16,36 @@ TRIGGER = "horovod.common.basics"
 class _Trigger:
     """Waits for Horovod, then loads the probe under a private name and lets it hook the import."""
 
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+    def find_spec(self, name: str, path: object = None, target: object = None) -> object:
         if name != TRIGGER:
             return None
-        sys.meta_path.remove(self)
+        sys.meta_path.remove(self)  # type: ignore[arg-type]
         try:
-            return _probe().watch_horovod(path, target)
+            return _load_probe(path, target)
         except Exception:
             # The probe's files are damaged or of another version: training must not notice.
             return None
 
 
-def _probe() -> Any:
-    """The probe's package, loaded by path: distmon itself never enters the training's sys.path."""
-    from importlib.util import module_from_spec, spec_from_file_location
-
+def _load_probe(path: object, target: object) -> object:
+    """Load the probe's package by path, for distmon itself never enters the training's sys.path, and let it watch."""
     name = "_distmon_probe"
     if name not in sys.modules:
         folder = os.path.dirname(HERE)
         spec = spec_from_file_location(name, os.path.join(folder, "__init__.py"), submodule_search_locations=[folder])
         if spec is None or spec.loader is None:
             raise ImportError(f"no probe in {folder}")
-        module = module_from_spec(spec)
-        sys.modules[name] = module
+        module = sys.modules[name] = module_from_spec(spec)
         spec.loader.exec_module(module)
-    return sys.modules[name]
+    spec_of_horovod: object = sys.modules[name].watch_horovod(path, target)
+    return spec_of_horovod
 
 
 def _run_own_sitecustomize() -> None:
     """Run the sitecustomize that this file hides, as Python would have."""
-    from importlib.machinery import PathFinder
-    from importlib.util import module_from_spec
-
     spec = PathFinder.find_spec("sitecustomize", [entry for entry in sys.path if os.path.abspath(entry) != HERE])
     if spec is not None and spec.loader is not None:
-        module = module_from_spec(spec)
-        sys.modules["sitecustomize"] = module
+        module = sys.modules["sitecustomize"] = module_from_spec(spec)
         spec.loader.exec_module(module)
 
 
@@ -59,5 +55,5 @@ if (
     and os.environ.get("DISTMON_DISABLE") != "1"
     and os.environ.get("DISTMON_WORKER", str(os.getpid())) == str(os.getpid())
 ):
-    sys.meta_path.insert(0, _Trigger())
+    sys.meta_path.insert(0, _Trigger())  # type: ignore[arg-type]
 _run_own_sitecustomize()

@@ -51,12 +51,12 @@ class Job:
 def environment(rings: Path | None, **more: str) -> dict[str, str]:
     """The environment of a job: as `distmon run` makes it with `rings`, an ordinary one without."""
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("DISTMON_", "HOROVOD_"))}
-    variables.update(TF_CPP_MIN_LOG_LEVEL="3", OMP_NUM_THREADS="1", PYTHONHASHSEED="0", **more)
+    variables.update(TF_CPP_MIN_LOG_LEVEL="3", OMP_NUM_THREADS="1", PYTHONHASHSEED="0")
     variables["PATH"] = f"{Path(sys.executable).parent}:{variables['PATH']}"
     if rings is not None:
         variables["PYTHONPATH"] = f"{PROBE / 'site'}:{PROBE / 'shim'}"
         variables["DISTMON_RING_DIR"] = str(rings)
-    return variables
+    return {**variables, **more}
 
 
 def ring_directory(path: Path) -> Path:
