@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from distmon.tui.format import clean, duration
 from distmon.tui.theme import Palette
-from distmon.tui.view import nodes, ranks
+from distmon.tui.view import nodes, rank_detail
 from distmon.tui.view.facts import Facts
 from distmon.tui.widgets.line import Line
 
@@ -25,7 +25,7 @@ def details_title(facts: Facts, subject: Subject) -> str:
 def details_lines(facts: Facts, subject: Subject, palette: Palette, width: int, height: int) -> list[Line]:
     kind, key = subject
     if kind == "rank" and isinstance(key, int):
-        return ranks.detail(facts, key, palette, width)
+        return rank_detail.detail(facts, key, palette, width)
     if kind == "node":
         return nodes.detail(facts, str(key), palette, width)
     return _verdicts(facts, palette)
