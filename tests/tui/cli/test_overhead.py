@@ -12,7 +12,8 @@ WITHOUT = [Usage(10.0, 5.0, None), Usage(11.0, 5.2, None), Usage(10.5, 5.1, None
 def test_pairs_are_compared_with_their_neighbours() -> None:
     found = compare([10.0, 20.0, 10.0], [11.0, 22.0, 10.5])
     assert found.median == pytest.approx(1.1)
-    assert (found.least, found.greatest) == (pytest.approx(1.05), pytest.approx(1.1))
+    assert found.least == pytest.approx(1.05)
+    assert found.greatest == pytest.approx(1.1)
 
 
 def test_a_clear_cost_is_told_per_step() -> None:
