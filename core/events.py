@@ -13,7 +13,7 @@ from typing import Literal
 from msgspec import Struct
 
 FORMAT_MAJOR = 1
-FORMAT_MINOR = 0
+FORMAT_MINOR = 1
 
 
 def _kind(class_name: str) -> str:
@@ -356,6 +356,15 @@ class GpuReading(Part, frozen=True, kw_only=True):
     unavailable: dict[str, str] = {}
 
 
+class EngineReading(Part, frozen=True, kw_only=True):
+    """A unit of a board beside its cores and GPU: video, vision and audio engines, the memory controller (EMC)."""
+
+    name: str
+    utilization_percent: float | None = None
+    clock_mhz: float | None = None
+    on: bool = True
+
+
 class ProcessReading(Part, frozen=True, kw_only=True):
     """One rank's process."""
 
@@ -373,6 +382,7 @@ class NodeSampled(Event, frozen=True, kw_only=True):
     interval_s: float
     cpu_percent: float | None = None
     cores_percent: list[float | None] = []
+    cores_mhz: list[float | None] = []
     load_1m: float | None = None
     memory_used_bytes: int | None = None
     memory_total_bytes: int | None = None
@@ -382,9 +392,14 @@ class NodeSampled(Event, frozen=True, kw_only=True):
     power: list[PowerRail] = []
     temperatures: list[Temperature] = []
     gpus: list[GpuReading] = []
+    engines: list[EngineReading] = []
+    power_mode: str | None = None
+    """The board's own name for the limits that it runs under, such as MAXN."""
     processes: list[ProcessReading] = []
     unavailable: dict[str, str] = {}
-    """Field name -> why it has no value."""
+    """Field name, or a source that might have answered -> why it has no value, or is not in use."""
+    sources: dict[str, str] = {}
+    """Field name -> the program that gave it, where it was not read from the kernel."""
     age_s: dict[str, float] = {}
     """Field name -> seconds since it was read, where that was not just now."""
 

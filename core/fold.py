@@ -10,7 +10,18 @@ from collections.abc import Callable
 from typing import Any
 
 from distmon.core import events as ev
-from distmon.core.state import GpuMeans, LogEntry, NodeState, OutputLine, RailEnergy, RankState, SessionState, Severity, Span
+from distmon.core.state import (
+    GpuMeans,
+    LogEntry,
+    NodeState,
+    OutputLine,
+    RailEnergy,
+    RankState,
+    SessionState,
+    Severity,
+    Span,
+    TemperatureMeans,
+)
 from distmon.core.steps import Generation, History, Totals, step_totals
 
 _Handler = Callable[[SessionState, Any], None]
@@ -218,8 +229,12 @@ def _node_sampled(state: SessionState, event: ev.NodeSampled) -> None:
     if event.cpu_percent is not None:
         node.cpu_percent_seconds += event.cpu_percent * event.interval_s
         node.cpu_seconds += event.interval_s
+    _add_cores(node, event.cores_percent, event.interval_s)
+    for zone in event.temperatures:
+        _add_temperature(node.temperatures.setdefault(zone.name, TemperatureMeans()), zone.celsius, event.interval_s)
     for rail in event.power:
-        total = node.rails.setdefault(rail.name, RailEnergy(within=rail.within))
+        total = node.rails.setdefault(rail.name, RailEnergy())
+        total.within = rail.within
         joules = rail.energy_j if rail.energy_j is not None else None if rail.watts is None else rail.watts * event.interval_s
         if joules is not None:
             total.joules += joules
@@ -227,6 +242,25 @@ def _node_sampled(state: SessionState, event: ev.NodeSampled) -> None:
     for gpu in event.gpus:
         _add_gpu(node.gpus.setdefault(gpu.index, GpuMeans()), gpu, event.interval_s)
     node.power_history.append((event.at, node_power_w(event)))
+
+
+def _add_cores(node: NodeState, percents: list[float | None], interval_s: float) -> None:
+    """In as few steps as can be: a node may have hundreds of cores, and a job thousands of nodes."""
+    missing = len(percents) - len(node.core_seconds)
+    if missing > 0:
+        node.core_percent_seconds += [0.0] * missing
+        node.core_seconds += [0.0] * missing
+    sums, seconds = node.core_percent_seconds, node.core_seconds
+    for core, percent in enumerate(percents):
+        if percent is not None:
+            sums[core] += percent * interval_s
+            seconds[core] += interval_s
+
+
+def _add_temperature(means: TemperatureMeans, celsius: float, interval_s: float) -> None:
+    means.celsius_seconds += celsius * interval_s
+    means.seconds += interval_s
+    means.highest = max(means.highest, celsius)
 
 
 def _add_gpu(means: GpuMeans, gpu: ev.GpuReading, interval_s: float) -> None:

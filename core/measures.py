@@ -369,6 +369,10 @@ class NodeMeans:
     rails: list[tuple[str, float | None]]
     gpus: list[tuple[int, str, float | None, float | None]]
     """(index, name, utilisation in percent, watts)."""
+    cores: list[float | None]
+    """Percent of each core over the time that it was on; None for one that never was."""
+    temperatures: list[tuple[str, float | None, float]]
+    """(zone, mean, highest) in degrees Celsius."""
 
 
 def node_means(node: NodeState) -> NodeMeans:
@@ -392,6 +396,14 @@ def node_means(node: NodeState) -> NodeMeans:
         energy_covers=" + ".join(name for name, _, _ in outer),
         rails=rails,
         gpus=gpus,
+        cores=[
+            percent_s / seconds if seconds else None
+            for percent_s, seconds in zip(node.core_percent_seconds, node.core_seconds, strict=True)
+        ],
+        temperatures=[
+            (name, zone.celsius_seconds / zone.seconds if zone.seconds else None, zone.highest)
+            for name, zone in sorted(node.temperatures.items())
+        ],
     )
 
 

@@ -93,6 +93,13 @@ class GpuMeans:
 
 
 @dataclass(slots=True)
+class TemperatureMeans:
+    celsius_seconds: float = 0.0
+    seconds: float = 0.0
+    highest: float = float("-inf")
+
+
+@dataclass(slots=True)
 class NodeState:
     """One node: its last sample, a short history, and sums over the session."""
 
@@ -108,6 +115,10 @@ class NodeState:
     power_history: deque[tuple[float, float | None]] = field(default_factory=lambda: deque(maxlen=HISTORY))
     cpu_percent_seconds: float = 0.0
     cpu_seconds: float = 0.0
+    core_percent_seconds: list[float] = field(default_factory=list)
+    core_seconds: list[float] = field(default_factory=list)
+    """Of each core, while it was on."""
+    temperatures: dict[str, TemperatureMeans] = field(default_factory=dict)
     rails: dict[str, RailEnergy] = field(default_factory=dict)
     gpus: dict[int, GpuMeans] = field(default_factory=dict)
     clock_offset_s: float | None = None
