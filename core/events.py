@@ -336,24 +336,61 @@ class Temperature(Part, frozen=True, kw_only=True):
     celsius: float
 
 
+class GpuProcess(Part, frozen=True, kw_only=True):
+    """A process that the driver lists on a GPU; `pid` is the driver's, which counts in the host's namespace."""
+
+    pid: int
+    memory_bytes: int | None = None
+    rank: int | None = None
+
+
 class GpuReading(Part, frozen=True, kw_only=True):
+    """One GPU, or one MIG instance of it, which then follows its GPU and holds a part of that GPU's memory and processes."""
+
     index: int
+    """The driver's number, in the order of the PCI bus; not the one that CUDA_VISIBLE_DEVICES gives it in a process."""
+    instance: int | None = None
+    """MIG: the number of the instance on GPU `index`; None for the GPU itself."""
     uuid: str = ""
     name: str = ""
     state: str = "ok"
+    """ok, lost (off the bus), silent (its driver call does not return) or unreadable."""
     utilization_percent: float | None = None
+    """The share of time in which some kernel ran, however small."""
     memory_used_bytes: int | None = None
     memory_total_bytes: int | None = None
     power_w: float | None = None
     power_limit_w: float | None = None
     energy_j: float | None = None
+    """Joules since the last sample, from the driver's counter."""
     temperature_c: float | None = None
     sm_clock_mhz: float | None = None
     memory_clock_mhz: float | None = None
     fan_percent: float | None = None
+    performance_state: int | None = None
+    """0 is the fastest."""
+    pcie_received_bytes_per_s: float | None = None
+    pcie_sent_bytes_per_s: float | None = None
+    nvlink_received_bytes_per_s: float | None = None
+    nvlink_sent_bytes_per_s: float | None = None
+    """Sum over the links, payload only."""
+    ecc_corrected: int | None = None
+    ecc_uncorrected: int | None = None
+    """Memory errors since the driver was loaded."""
+    retired_pages: int | None = None
+    remapped_rows: int | None = None
+    last_xid: int | None = None
+    """The driver's last error code for this GPU since the agent began to listen."""
     throttle: list[str] = []
+    """Why the clocks are lower than they could be."""
+    processes: list[GpuProcess] = []
     ranks: list[int] = []
     unavailable: dict[str, str] = {}
+    """Field name, or "all" -> why it has no value."""
+    notes: dict[str, str] = {}
+    """Field name -> what to know about its value: that it is uncertain, or measured in another way."""
+    age_s: dict[str, float] = {}
+    """Field name, or "all" -> seconds since it was read, where that was not for this sample."""
 
 
 class EngineReading(Part, frozen=True, kw_only=True):
@@ -363,6 +400,34 @@ class EngineReading(Part, frozen=True, kw_only=True):
     utilization_percent: float | None = None
     clock_mhz: float | None = None
     on: bool = True
+
+
+class Pressure(Part, frozen=True, kw_only=True):
+    """The share of the last ten seconds in which tasks of the node waited for a resource: `cpu`, `memory` or `io`."""
+
+    resource: str
+    some_percent: float | None = None
+    """At least one task waited."""
+    full_percent: float | None = None
+    """All tasks that could have run waited."""
+
+
+class ControlGroup(Part, frozen=True, kw_only=True):
+    """What a container or batch job may use, where less than the node is open to it, and what it uses."""
+
+    version: int
+    """Of the kernel's control groups, 1 or 2."""
+    cores: float | None = None
+    """As many cores' time as it may take."""
+    cpu_percent: float | None = None
+    """CPU time as a share of `cores`."""
+    throttled_s: float | None = None
+    """Over `interval_s`: time that its cores were held back by the limit, summed over cores."""
+    throttled_percent: float | None = None
+    """The share of the scheduler's periods in which it was held back."""
+    memory_used_bytes: int | None = None
+    """Without the file cache that the kernel takes back first."""
+    memory_limit_bytes: int | None = None
 
 
 class ProcessReading(Part, frozen=True, kw_only=True):
@@ -387,7 +452,12 @@ class NodeSampled(Event, frozen=True, kw_only=True):
     memory_used_bytes: int | None = None
     memory_total_bytes: int | None = None
     swap_used_bytes: int | None = None
+    swap_total_bytes: int | None = None
+    pressures: list[Pressure] = []
+    control_group: ControlGroup | None = None
     networks: list[NetworkRate] = []
+    infiniband: list[NetworkRate] = []
+    """Ports of adapters; they also carry what the interfaces on them carry, so the two never add up."""
     disks: list[DiskRate] = []
     power: list[PowerRail] = []
     temperatures: list[Temperature] = []

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 _READ_BYTES = 1 << 16
+
+
+class Notice(NamedTuple):
+    """Something that a sensor has to say once, in a line."""
+
+    severity: Literal["info", "warning", "error"]
+    text: str
 
 
 class Reading(NamedTuple):
@@ -14,6 +21,7 @@ class Reading(NamedTuple):
 
     values: dict[str, Any]
     unavailable: dict[str, str]
+    notices: tuple[Notice, ...] = ()
 
 
 class Sensor(Protocol):

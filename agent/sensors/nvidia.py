@@ -1,0 +1,272 @@
+"""NVIDIA GPUs through NVML (nvidia-ml-py).
+
+Each GPU has a thread of its own, because one sick GPU can hold up its calls for seconds; a call waits in C without Python's lock.
+A process of its own would cost the node another interpreter, and an initialisation that hangs blocks this sensor's thread alone.
+When the whole driver is away (reloaded, updated, taken from a container), it is initialised anew, less and less often.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from distmon.agent.sensors import nvidia_library
+from distmon.agent.sensors.base import KernelFile, Notice, Reading, Roots
+from distmon.agent.sensors.memory import kilobytes
+from distmon.agent.sensors.nvidia_calls import Nvml, in_words, is_loss
+from distmon.agent.sensors.nvidia_device import Answer, Instance, NvidiaDevice
+from distmon.core.events import GpuProcess, GpuReading
+
+_ANSWER_WITHIN_S = 0.03
+_OLDEST_SHOWN_NS = 2 * 10**9
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
+_END_WITHIN_S = 0.2
+_OK, _LOST, _SILENT, _UNREADABLE = "ok", "lost", "silent", "unreadable"
+_OF_AN_INSTANCE = "not reported for a MIG instance"
+
+
+class _Condition(NamedTuple):
+    state: str
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class _Row:
+    """A GPU's place in the sample, which it keeps while the agent runs. Its identity is from a time when it answered."""
+
+    index: int
+    uuid: str
+    name: str
+    device: NvidiaDevice | None
+    missing: _Condition
+    """What is wrong when there is no device."""
+    since_ns: int = 0
+    last: Answer | None = None
+    energy_mj: int | None = None
+    """The counter at the last sample; None when that had none."""
+    last_xid: int | None = None
+    told: str = _OK
+    xids_told: set[int] = field(default_factory=set)
+
+
+class NvidiaSensor:
+    fields: tuple[str, ...] = ("gpus",)
+
+    def __init__(self, roots: Roots, answer_within_s: float = _ANSWER_WITHIN_S) -> None:
+        self._meminfo = KernelFile(roots.proc / "meminfo")
+        self._answer_within_s = answer_within_s
+        self._nvml: Nvml = None
+        self._rows: dict[str, _Row] = {}
+        """By UUID."""
+        self._away = ""
+        """Why the driver cannot be asked, while it cannot."""
+        self._retry_ns = 0
+        self._pause_s = _FIRST_PAUSE_S
+
+    def read(self, now_ns: int) -> Reading:
+        """All GPUs, with those that do not answer. Raises DriverError while not one has ever been seen."""
+        if self._nvml is None:
+            self._come_back(now_ns)
+        rows = sorted(self._rows.values(), key=lambda row: row.index)
+        for row in rows:
+            if row.device is not None:
+                row.device.ask(now_ns)
+        deadline = time.monotonic() + self._answer_within_s
+        gpus: list[GpuReading] = []
+        conditions: list[_Condition] = []
+        notices: list[Notice] = []
+        for row in rows:
+            condition, fresh = self._hear(row, now_ns, deadline)
+            conditions.append(condition)
+            notices += _xid_notices(row, fresh)
+            gpus += _readings(row, condition, fresh, now_ns)
+        notices += _notices_of_change(rows, conditions)
+        self._judge(conditions, now_ns)
+        return Reading({"gpus": gpus}, {} if gpus else {"gpus": "the NVIDIA driver shows no GPU"}, tuple(notices))
+
+    def close(self) -> None:
+        """Ends the threads and lets go of the driver."""
+        devices = [row.device for row in self._rows.values() if row.device is not None]
+        for row in self._rows.values():
+            row.device = None
+        ended = [device.close(_END_WITHIN_S) for device in devices]
+        if self._nvml is not None and all(ended):
+            nvidia_library.shut_down(self._nvml)
+        self._nvml = None
+
+    def _come_back(self, now_ns: int) -> None:
+        """Initialises the driver when it is time to."""
+        if not self._rows and not nvidia_library.is_present():
+            raise nvidia_library.DriverError("no NVIDIA driver on this machine")
+        if now_ns < self._retry_ns and self._rows:
+            return
+        try:
+            self._nvml = nvidia_library.initialize()
+            self._find_gpus(now_ns)
+        except nvidia_library.DriverError as error:
+            self._away = str(error)
+            self._wait_longer(now_ns)
+            if not self._rows:
+                raise
+        for row in self._rows.values():
+            if self._nvml is None:
+                row.missing = _Condition(_UNREADABLE, self._away)
+
+    def _find_gpus(self, now_ns: int) -> None:
+        """Gives each GPU that is there a device, and a row where it is new. Raises DriverError."""
+        nvml = self._nvml
+        try:
+            count = nvml.nvmlDeviceGetCount()
+        except nvml.NVMLError as error:
+            self._nvml = None
+            raise nvidia_library.DriverError(in_words(error)) from None
+        for row in self._rows.values():
+            row.missing = _Condition(_LOST, "it is no longer there")
+        for number in range(count):
+            self._find_gpu(number, now_ns)
+
+    def _find_gpu(self, number: int, now_ns: int) -> None:
+        nvml = self._nvml
+        try:
+            handle = nvml.nvmlDeviceGetHandleByIndex(number)
+            uuid, name = nvml.nvmlDeviceGetUUID(handle), nvml.nvmlDeviceGetName(handle)
+        except nvml.NVMLError as error:
+            condition = _Condition(_LOST if is_loss(error) else _UNREADABLE, in_words(error))
+            known = next((row for row in self._rows.values() if row.index == number), None)
+            if known is None:
+                self._rows[f"unknown {number}"] = _Row(number, "", "", None, condition)
+            elif known.device is None:
+                known.missing = condition
+            return
+        row = self._rows.get(uuid)
+        if row is None:
+            self._rows.pop(f"unknown {number}", None)
+            taken = {other.index for other in self._rows.values()}
+            index = number if number not in taken else max(taken) + 1
+            row = self._rows[uuid] = _Row(index, uuid, name, None, _Condition(_OK))
+        row.device = NvidiaDevice(nvml, row.index, uuid, name, handle, self._system_memory)
+        row.since_ns, row.last = now_ns, None
+
+    def _hear(self, row: _Row, now_ns: int, deadline: float) -> tuple[_Condition, Answer | None]:
+        """How the GPU is, and what it newly said."""
+        if row.device is None:
+            return row.missing, None
+        answer = row.device.take(deadline)
+        row.last = answer or row.last
+        last, heard_ns = row.last, row.last.taken_ns if row.last else row.since_ns
+        if last is not None and last.loss:
+            return _Condition(_LOST, last.loss), answer
+        if answer is None and now_ns - heard_ns >= _OLDEST_SHOWN_NS:
+            return _Condition(_SILENT, f"its driver call has not returned for {(now_ns - heard_ns) / 1e9:.0f} s"), None
+        if last is not None and last.failure:
+            return _Condition(_UNREADABLE, last.failure), answer
+        return _Condition(_OK), answer
+
+    def _judge(self, conditions: list[_Condition], now_ns: int) -> None:
+        """Lets go of the driver when no GPU can be read through it. Threads that hang keep it: they may yet return."""
+        if self._nvml is None:
+            return
+        states = {condition.state for condition in conditions}
+        if _OK in states:
+            self._pause_s = _FIRST_PAUSE_S
+        elif states & {_LOST, _UNREADABLE} and _SILENT not in states and now_ns >= self._retry_ns:
+            for row, condition in zip(sorted(self._rows.values(), key=lambda row: row.index), conditions, strict=True):
+                row.missing = condition
+            self.close()
+            self._wait_longer(now_ns)
+
+    def _wait_longer(self, now_ns: int) -> None:
+        self._retry_ns = now_ns + int(self._pause_s * 1e9)
+        self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
+
+    def _system_memory(self) -> tuple[int, int]:
+        text = self._meminfo.read()
+        total, free = kilobytes(text, b"MemTotal"), kilobytes(text, b"MemAvailable")
+        return 1024 * ((total or 0) - (free or 0)), 1024 * (total or 0)
+
+
+def _readings(row: _Row, condition: _Condition, fresh: Answer | None, now_ns: int) -> list[GpuReading]:
+    """The GPU and its MIG instances."""
+    last = row.last
+    if condition.state != _OK or last is None or row.device is None:
+        row.energy_mj = None
+        reason = condition.reason or "its first reading is not there yet"
+        return [GpuReading(index=row.index, uuid=row.uuid, name=row.name, state=condition.state, unavailable={"all": reason})]
+    values = last.slow_values | last.values
+    values["energy_j"] = _energy_j(row, fresh)
+    in_instances = {pid for _, of in last.instances for pid, _ in of.get("processes", ())}
+    values["processes"] = _processes(pair for pair in values.get("processes", ()) if pair[0] not in in_instances)
+    whole = GpuReading(
+        index=row.index,
+        uuid=row.uuid,
+        name=row.name,
+        last_xid=row.last_xid,
+        **values,
+        unavailable=last.unavailable,
+        notes=last.notes,
+        age_s=_ages(last, now_ns),
+    )
+    return [whole, *(_instance_reading(row.index, instance, of) for instance, of in last.instances)]
+
+
+def _instance_reading(index: int, instance: Instance, values: dict[str, Any]) -> GpuReading:
+    return GpuReading(
+        index=index,
+        instance=instance.number,
+        uuid=instance.uuid,
+        name=instance.name,
+        memory_used_bytes=values.get("memory_used_bytes"),
+        memory_total_bytes=values.get("memory_total_bytes"),
+        processes=_processes(values.get("processes", ())),
+        unavailable=dict.fromkeys(("utilization_percent", "power_w", "temperature_c"), _OF_AN_INSTANCE),
+    )
+
+
+def _processes(pairs: Any) -> list[GpuProcess]:
+    return [GpuProcess(pid=pid, memory_bytes=size) for pid, size in pairs]
+
+
+def _ages(answer: Answer, now_ns: int) -> dict[str, float]:
+    ages: dict[str, float] = {}
+    if answer.slow_taken_ns is not None and answer.slow_taken_ns < now_ns:
+        ages = dict.fromkeys(answer.slow_values, round((now_ns - answer.slow_taken_ns) / 1e9, 3))
+    if answer.taken_ns < now_ns:
+        ages["all"] = round((now_ns - answer.taken_ns) / 1e9, 3)
+    return ages
+
+
+def _energy_j(row: _Row, fresh: Answer | None) -> float | None:
+    """Of this sample alone. Where the last one had no reading, or the driver began its count anew, it cannot be told."""
+    before, now = row.energy_mj, None if fresh is None else fresh.values.get("energy_j")
+    row.energy_mj = now
+    if before is None or now is None or now < before:
+        return None
+    return float(now - before) / 1000
+
+
+def _notices_of_change(rows: list[_Row], conditions: list[_Condition]) -> list[Notice]:
+    """One for each GPU whose state changed, or one for all when they changed alike."""
+    changed = [(row, condition) for row, condition in zip(rows, conditions, strict=True) if condition.state != row.told]
+    for row, condition in changed:
+        row.told = condition.state
+    if len(changed) == len(rows) > 1 and len({condition for _, condition in changed}) == 1:
+        return [_notice(f"all {len(rows)} GPUs", changed[0][1])]
+    return [_notice(f"GPU {row.index} ({row.name or 'unknown'})", condition) for row, condition in changed]
+
+
+def _notice(who: str, condition: _Condition) -> Notice:
+    if condition.state == _OK:
+        return Notice("info", f"{who}: can be read again")
+    return Notice("warning", f"{who}: {condition.state}: {condition.reason}")
+
+
+def _xid_notices(row: _Row, fresh: Answer | None) -> list[Notice]:
+    """Each code once for a GPU: a broken program can cause the same one by the thousand."""
+    new: list[int] = []
+    for code in fresh.xids if fresh else ():
+        row.last_xid = code
+        if code not in row.xids_told:
+            row.xids_told.add(code)
+            new.append(code)
+    return [Notice("warning", f"GPU {row.index} ({row.name}): the NVIDIA driver reports Xid {code}; see dmesg") for code in new]

@@ -1,0 +1,287 @@
+"""One NVIDIA GPU and the thread that asks it: a driver call that does not return holds up this GPU alone."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from distmon.agent.sensors.base import rate
+from distmon.agent.sensors.nvidia_calls import (
+    COUNTERS,
+    FAST,
+    SLOW,
+    Call,
+    Handle,
+    Nvml,
+    ask_memory,
+    ask_processes,
+    in_words,
+    is_lasting,
+    is_loss,
+)
+
+_SLOW_EVERY_NS = 5 * 10**9
+_TRY_AGAIN_NS = 4 * 10**9
+"""How often a lost GPU is looked for."""
+_MEMORY = ("memory_used_bytes", "memory_total_bytes")
+_SHARED = "system memory, which this GPU shares"
+
+SystemMemory = Callable[[], tuple[int, int]]
+"""(used, total) in bytes."""
+
+
+@dataclass(slots=True, frozen=True)
+class Instance:
+    """A MIG instance and what is known of it all the time."""
+
+    number: int
+    uuid: str
+    name: str
+    handle: Handle
+
+
+@dataclass(slots=True)
+class Answer:
+    """What one GPU said. `loss` is not empty when it is gone, `failure` when every call on it failed."""
+
+    taken_ns: int
+    values: dict[str, Any] = field(default_factory=dict)
+    unavailable: dict[str, str] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+    slow_taken_ns: int | None = None
+    slow_values: dict[str, Any] = field(default_factory=dict)
+    instances: list[tuple[Instance, dict[str, Any]]] = field(default_factory=list)
+    xids: list[int] = field(default_factory=list)
+    loss: str = ""
+    failure: str = ""
+
+
+class NvidiaDevice:
+    """Made by the sensor after each initialisation of the driver; what a call said once and for all is remembered until then."""
+
+    def __init__(self, nvml: Nvml, index: int, uuid: str, name: str, handle: Handle, system_memory: SystemMemory) -> None:
+        self.index, self.uuid, self.name = index, uuid, name
+        self._nvml = nvml
+        self._handle: Handle = handle
+        self._system_memory = system_memory
+        self._never: dict[str, str] = {}
+        """Field -> why this GPU does not have it."""
+        self._counts: dict[str, tuple[int, int]] = {}
+        """Field of a counter -> its last value and when."""
+        self._slow_values: dict[str, Any] = {}
+        self._slow_reasons: dict[str, str] = {}
+        self._slow_taken_ns: int | None = None
+        self._instances: list[Instance] = []
+        self._events: Any = None
+        self._loss = ""
+        self._tried_ns = 0
+        self._answers: deque[Answer] = deque(maxlen=1)
+        self._asked_ns = 0
+        self._closing = False
+        self._wanted = threading.Semaphore(0)
+        self._answered = threading.Event()
+        self._answered.set()
+        self._thread = threading.Thread(target=self._run, name=f"nvidia-{index}", daemon=True)
+        self._thread.start()
+
+    # --- for the sensor's thread ---
+
+    def ask(self, now_ns: int) -> None:
+        """Has it read once more, after what it is at; unless it still owes an answer."""
+        if self._answered.is_set():
+            self._answered.clear()
+            self._asked_ns = now_ns
+            self._wanted.release()
+
+    def take(self, deadline: float) -> Answer | None:
+        """The answer that has not been taken yet; waits for it until `deadline` (time.monotonic)."""
+        self._answered.wait(max(0.0, deadline - time.monotonic()))
+        try:
+            return self._answers.popleft()
+        except IndexError:
+            return None
+
+    def close(self, timeout_s: float) -> bool:
+        """Ends the thread; False when it hangs in a call, and then it is left to itself."""
+        self._closing = True
+        self._wanted.release()
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    # --- the GPU's own thread ---
+
+    def _run(self) -> None:
+        self._listen_for_xids()
+        while True:
+            self._wanted.acquire()
+            if self._closing:
+                break
+            now_ns = self._asked_ns
+            answer = self._read(now_ns)
+            self._answers.append(answer)
+            self._answered.set()
+            if not answer.loss and (self._slow_taken_ns is None or now_ns - self._slow_taken_ns >= _SLOW_EVERY_NS):
+                self._read_slow(now_ns)
+        if self._events is not None:
+            self._nvml.nvmlEventSetFree(self._events)
+
+    def _read(self, now_ns: int) -> Answer:
+        answer = Answer(now_ns)
+        try:
+            if self._loss:
+                if now_ns - self._tried_ns < _TRY_AGAIN_NS:
+                    return Answer(now_ns, loss=self._loss)
+                self._tried_ns = now_ns
+                self._find_again()
+            self._ask_all(FAST, answer.values, answer.unavailable)
+            self._read_counters(now_ns, answer)
+            answer.instances = [(instance, self._read_instance(instance)) for instance in self._instances]
+        except self._nvml.NVMLError as error:
+            # A GPU that was lost is lost until it answers, whatever its calls say meanwhile.
+            self._loss, self._tried_ns = self._loss or in_words(error), now_ns
+            return Answer(now_ns, loss=self._loss)
+        self._loss = ""
+        answer.failure = _common_failure(answer)
+        self._share_memory(answer)
+        self._add_slow(answer)
+        answer.xids = self._take_xids()
+        return answer
+
+    def _find_again(self) -> None:
+        """By its UUID: another GPU may have come to its number. Raises NVMLError."""
+        self._handle = self._nvml.nvmlDeviceGetHandleByUUID(self.uuid)
+        self._nvml.nvmlDeviceGetUUID(self._handle)
+        self._never.clear()
+        self._counts.clear()
+
+    def _ask_all(self, calls: Iterable[Call], values: dict[str, Any], reasons: dict[str, str]) -> None:
+        """Fills in values, and reasons where there is none. Raises NVMLError when the GPU is gone."""
+        for call in calls:
+            known = self._never.get(call.fields[0])
+            if known is None:
+                try:
+                    values.update(zip(call.fields, call.ask(self._nvml, self._handle), strict=True))
+                    continue
+                except self._nvml.NVMLError as error:
+                    if is_loss(error):
+                        raise
+                    known = in_words(error)
+                    if is_lasting(error):
+                        self._never.update(dict.fromkeys(call.fields, known))
+            reasons.update(dict.fromkeys(call.fields, known))
+
+    def _read_counters(self, now_ns: int, answer: Answer) -> None:
+        """Rates of the bus and the links."""
+        wanted = [counter for counter in COUNTERS if counter[1] not in self._never]
+        if not wanted:
+            return
+        numbers = [(getattr(self._nvml, name), scope) for _, name, scope, _ in wanted]
+        try:
+            fields = self._nvml.nvmlDeviceGetFieldValues(self._handle, numbers)
+        except self._nvml.NVMLError as error:
+            if is_loss(error):
+                raise
+            if is_lasting(error):
+                self._never.update((name, in_words(error)) for _, name, _, _ in wanted)
+            return
+        for (into, name, _, unit), found in zip(wanted, fields, strict=True):
+            if found.nvmlReturn != self._nvml.NVML_SUCCESS:
+                refusal = self._nvml.NVMLError(found.nvmlReturn)
+                if is_lasting(refusal):
+                    self._never[name] = in_words(refusal)
+                continue
+            count = int(found.value.ullVal) * unit
+            before, before_ns = self._counts.get(into, (None, 0))
+            self._counts[into] = count, now_ns
+            answer.values[into] = rate(before, count, (now_ns - before_ns) / 1e9)
+            answer.unavailable[into] = "its counter has not been read twice"
+
+    def _share_memory(self, answer: Answer) -> None:
+        """A GPU without memory of its own (Grace's small siblings, Jetson) uses the system's."""
+        if _MEMORY[0] in self._never:
+            answer.values.update(zip(_MEMORY, self._system_memory(), strict=True))
+            answer.notes.update(dict.fromkeys(_MEMORY, _SHARED))
+
+    def _add_slow(self, answer: Answer) -> None:
+        answer.slow_taken_ns = self._slow_taken_ns
+        answer.slow_values = {name: value for name, value in self._slow_values.items() if name not in answer.values}
+        answer.unavailable = {
+            name: reason
+            for name, reason in (self._slow_reasons | answer.unavailable).items()
+            if answer.values.get(name) is None and answer.slow_values.get(name) is None
+        }
+
+    def _read_instance(self, instance: Instance) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for call in (Call(_MEMORY, ask_memory), Call(("processes",), ask_processes)):
+            try:
+                values.update(zip(call.fields, call.ask(self._nvml, instance.handle), strict=True))
+            except self._nvml.NVMLError as error:
+                if is_loss(error):
+                    raise
+        return values
+
+    def _read_slow(self, now_ns: int) -> None:
+        values: dict[str, Any] = {}
+        reasons: dict[str, str] = {}
+        counted = {into for into, name, _, _ in COUNTERS if name not in self._never}
+        try:
+            self._ask_all([call for call in SLOW if not counted.issuperset(call.fields)], values, reasons)
+            self._instances = self._find_instances()
+        except self._nvml.NVMLError:
+            return  # the next sample tells of the loss
+        for into, name, _, _ in COUNTERS:
+            if name in self._never and into not in values:
+                reasons.setdefault(into, self._never[name])
+        if "last_xid" in self._never:
+            reasons["last_xid"] = self._never["last_xid"]
+        self._slow_values, self._slow_reasons, self._slow_taken_ns = values, reasons, now_ns
+
+    def _find_instances(self) -> list[Instance]:
+        nvml = self._nvml
+        try:
+            if "mig" in self._never or not nvml.nvmlDeviceGetMigMode(self._handle)[0]:
+                return []
+        except nvml.NVMLError as error:
+            if is_lasting(error):
+                self._never["mig"] = in_words(error)
+            return []
+        found: list[Instance] = []
+        for position in range(nvml.nvmlDeviceGetMaxMigDeviceCount(self._handle)):
+            try:
+                handle = nvml.nvmlDeviceGetMigDeviceHandleByIndex(self._handle, position)
+            except nvml.NVMLError_NotFound:
+                continue
+            number = nvml.nvmlDeviceGetGpuInstanceId(handle)
+            found.append(Instance(number, nvml.nvmlDeviceGetUUID(handle), nvml.nvmlDeviceGetName(handle), handle))
+        return found
+
+    # --- Xid: the driver's error messages ---
+
+    def _listen_for_xids(self) -> None:
+        try:
+            self._events = self._nvml.nvmlEventSetCreate()
+            self._nvml.nvmlDeviceRegisterEvents(self._handle, self._nvml.nvmlEventTypeXidCriticalError, self._events)
+        except self._nvml.NVMLError as error:
+            self._never["last_xid"] = in_words(error)
+
+    def _take_xids(self) -> list[int]:
+        """Those that came since the last time; does not wait for more."""
+        found: list[int] = []
+        while "last_xid" not in self._never and len(found) < 16:
+            try:
+                found.append(int(self._nvml.nvmlEventSetWait_v2(self._events, 0).eventData))
+            except self._nvml.NVMLError:
+                break  # none left
+        return found
+
+
+def _common_failure(answer: Answer) -> str:
+    """The reason when not one of the calls for each sample gave a value; "" when one did."""
+    if any(value is not None for value in answer.values.values()):
+        return ""
+    return next(iter(answer.unavailable.values()), "")

@@ -1,0 +1,370 @@
+"""NVIDIA GPUs through the real binding, against a stub of the driver's library that plays scenarios."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from distmon.agent.sensors import nvidia_library
+from distmon.agent.sensors.base import Reading, Roots
+from distmon.agent.sensors.nvidia import NvidiaSensor
+from distmon.core.events import GpuProcess, GpuReading, NodeSampled
+from distmon.core.fold import node_power_w
+from tests.stubs.nvml.scenario import GIB, LIBRARY, LIBRARY_ITSELF, Scenario, build, case_scenario, preload, uuid
+
+CASE = Path(__file__).parents[1] / "data/cases/HW-05"
+SECOND = 10**9
+PATIENT_S = 20.0
+"""Healthy stubs answer at once; a busy machine may not."""
+HASTY_S = 1.0
+"""For scenarios in which a GPU does not answer at all."""
+
+Play = Callable[[Scenario, float], "Player"]
+
+
+class Player:
+    """A sensor that is read once a second of the scenario's time."""
+
+    def __init__(self, scenario: Scenario, sensor: NvidiaSensor) -> None:
+        self.scenario, self.sensor = scenario, sensor
+        self.second = -1
+        self.notices: list[str] = []
+
+    def read(self, tick: int | None = None) -> Reading:
+        """At the next second, or at that of `tick`."""
+        self.second = self.second + 1 if tick is None else tick
+        self.scenario.go_to(self.second)
+        reading = self.sensor.read(self.second * SECOND)
+        self.notices += [notice.text for notice in reading.notices]
+        return reading
+
+    def gpus(self, tick: int | None = None) -> list[GpuReading]:
+        gpus: list[GpuReading] = self.read(tick).values["gpus"]
+        return gpus
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("nvml"))
+
+
+@pytest.fixture(scope="session")
+def stub(library: Path) -> ctypes.CDLL:
+    return preload(library)
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> Scenario:
+    return Scenario(tmp_path / "scenario")
+
+
+@pytest.fixture
+def play(monkeypatch: pytest.MonkeyPatch, stub: ctypes.CDLL, library: Path, tmp_path: Path) -> Iterator[Play]:
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(library.parent))
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/meminfo").write_text("MemTotal:  1000 kB\nMemFree: 10 kB\nMemAvailable: 600 kB\n")
+    sensors: list[NvidiaSensor] = []
+
+    def start(scenario: Scenario, answer_within_s: float = PATIENT_S) -> Player:
+        monkeypatch.setenv("DISTMON_STUB_NVML", str(scenario.path))
+        sensors.append(NvidiaSensor(Roots(tmp_path / "proc", tmp_path / "sys"), answer_within_s))
+        return Player(scenario, sensors[-1])
+
+    yield start
+    for sensor in sensors:
+        sensor.close()
+
+
+# --- case HW-05 -----------------------------------------------------------------------------------------------------
+
+
+def test_case_hw_05_a_lost_gpu_does_not_take_the_others_along(tmp_path: Path, play: Play) -> None:
+    expected: dict[str, Any] = json.loads((CASE / "expected.json").read_text())
+    case: dict[str, Any] = json.loads((CASE / "nvml.json").read_text())
+    player = play(case_scenario(case, tmp_path / "scenario"), PATIENT_S)
+    samples = [
+        NodeSampled(at=float(tick), node="n", interval_s=1.0, gpus=player.gpus(tick))
+        for tick in range(expected["published_ticks"])
+    ]
+    for tick, sample in enumerate(samples):
+        assert [gpu.index for gpu in sample.gpus] == [0, 1, 2, 3]
+        assert [gpu.uuid for gpu in sample.gpus] == [device["uuid"] for device in case["devices"]]
+        with_values = [gpu.index for gpu in sample.gpus if gpu.utilization_percent is not None]
+        assert with_values == expected["gpus_with_values"]["t0-3" if tick < 4 else "t4-9"]
+    for sample in samples[expected["gpu2_state_from"] :]:
+        lost = sample.gpus[2]
+        assert lost.state == "lost"
+        assert lost.unavailable == {"all": "it has fallen off the bus"}
+        values = (lost.utilization_percent, lost.memory_used_bytes, lost.memory_total_bytes, lost.power_w, lost.temperature_c)
+        assert values == (None,) * 5
+        assert sample.gpus[3].temperature_c == 68
+    assert node_power_w(samples[3]) == pytest.approx(expected["node_power_w_at_t3"])
+    assert node_power_w(samples[9]) == pytest.approx(expected["node_power_w_at_t9"])
+    assert player.notices == ["GPU 2 (NVIDIA GeForce RTX 3090): lost: it has fallen off the bus"]
+    assert len(player.notices) == expected["lost_events"]
+
+
+# --- values ---------------------------------------------------------------------------------------------------------
+
+
+def test_values_of_a_gpu_and_what_it_does_not_have(scenario: Scenario, play: Play) -> None:
+    scenario.add_gpu(0)
+    scenario.answer(0, "reasons", 0x4 | 0x20 | 0x1)
+    scenario.answer(0, "ecc.1", 7)
+    scenario.answer(0, "retired.0", 2)
+    scenario.answer(0, "retired.1", 1)
+    scenario.answer(0, "remapped", 3, 1, 0, 0)
+    scenario.answer(0, "processes", 4711, 5 * GIB)
+    player = play(scenario, PATIENT_S)
+    player.read()
+    (gpu,) = player.gpus()
+    assert (gpu.index, gpu.uuid, gpu.name, gpu.state) == (0, uuid(0), "NVIDIA Stub 3090", "ok")
+    assert (gpu.utilization_percent, gpu.temperature_c, gpu.fan_percent) == (90, 65, 55)
+    assert (gpu.memory_used_bytes, gpu.memory_total_bytes) == (20 * GIB, 24 * GIB)
+    assert (gpu.power_w, gpu.power_limit_w, gpu.energy_j) == (200, 350, 0)
+    assert (gpu.sm_clock_mhz, gpu.memory_clock_mhz, gpu.performance_state) == (1695, 9751, 2)
+    assert gpu.throttle == ["power cap", "hot (driver)"]
+    assert (gpu.ecc_uncorrected, gpu.retired_pages, gpu.remapped_rows) == (7, 3, 4)
+    assert gpu.processes == [GpuProcess(pid=4711, memory_bytes=5 * GIB)]
+    absent = {
+        *("ecc_corrected", "last_xid", "nvlink_received_bytes_per_s", "nvlink_sent_bytes_per_s"),
+        *("pcie_received_bytes_per_s", "pcie_sent_bytes_per_s"),
+    }
+    assert gpu.unavailable == dict.fromkeys(absent, "this GPU does not report it")
+    assert gpu.ecc_corrected is None
+    assert gpu.age_s["power_limit_w"] == 1.0
+    assert "power_w" not in gpu.age_s
+
+
+def test_what_a_gpu_does_not_support_is_asked_once(scenario: Scenario, play: Play, stub: ctypes.CDLL) -> None:
+    stub.stub_calls_made.restype = ctypes.c_ulonglong
+    scenario.answer(LIBRARY_ITSELF, "count", 1)
+    scenario.answer(0, "uuid", uuid(0))
+    scenario.answer(0, "name", "NVIDIA Stub")
+    scenario.answer(0, "util", 5, 0)
+    player = play(scenario, PATIENT_S)
+    player.gpus()
+    player.gpus()  # by now the slow values of the first second are there as well
+    made = stub.stub_calls_made()
+    (gpu,) = player.gpus()
+    assert stub.stub_calls_made() - made == 1
+    assert gpu.utilization_percent == 5
+    assert gpu.power_w is None
+    assert gpu.unavailable["power_w"] == "this GPU does not report it"
+
+
+def test_a_call_that_fails_now_and_then_costs_only_its_value(scenario: Scenario, play: Play) -> None:
+    scenario.add_gpu(0)
+    scenario.answer(0, "power_mw", tick=1, error="Unknown")
+    scenario.answer(0, "power_mw", 150_000, tick=2)
+    player = play(scenario, PATIENT_S)
+    readings = [player.gpus(tick)[0] for tick in range(3)]
+    assert [gpu.power_w for gpu in readings] == [200, None, 150]
+    assert "power_w" in readings[1].unavailable
+    assert [gpu.state for gpu in readings] == ["ok"] * 3
+    assert player.notices == []
+
+
+def test_a_gpu_that_shares_the_systems_memory_says_so(scenario: Scenario, play: Play) -> None:
+    scenario.add_gpu(0, "NVIDIA GB10")
+    scenario.answer(0, "mem", error="NotSupported")
+    (gpu,) = play(scenario, PATIENT_S).gpus()
+    assert (gpu.memory_used_bytes, gpu.memory_total_bytes) == (400 * 1024, 1000 * 1024)
+    assert gpu.notes["memory_used_bytes"] == "system memory, which this GPU shares"
+    assert "memory_used_bytes" not in gpu.unavailable
+
+
+def test_energy_is_the_counters_and_never_negative_nor_of_two_samples(scenario: Scenario, play: Play) -> None:
+    scenario.add_gpu(0)
+    for tick, millijoules in enumerate((1_000_000, 1_250_000, 40_000, 290_000)):
+        scenario.answer(0, "energy_mj", millijoules, tick=tick)
+    scenario.answer(0, "energy_mj", tick=4, error="Unknown")
+    scenario.answer(0, "energy_mj", 790_000, tick=5)
+    player = play(scenario, PATIENT_S)
+    assert [player.gpus(tick)[0].energy_j for tick in range(6)] == [None, 250.0, None, 250.0, None, None]
+
+
+def test_rates_of_bus_and_links_come_from_counters_where_there_are_any(scenario: Scenario, play: Play) -> None:
+    scenario.add_gpu(0)
+    scenario.add_gpu(1)
+    for tick in range(2):
+        scenario.answer(0, "field.198", 1000 + 5000 * tick, tick=tick)
+        scenario.answer(0, "field.197", 1000 + 7000 * tick, tick=tick)
+        scenario.answer(0, "field.139", 3 * tick, tick=tick)
+        scenario.answer(0, "field.138", 4 * tick, tick=tick)
+    scenario.answer(1, "pcie.0", 20)
+    scenario.answer(1, "pcie.1", 30)
+    player = play(scenario, PATIENT_S)
+    assert "counter" in player.gpus()[0].unavailable["nvlink_sent_bytes_per_s"]
+    counted, watched = player.gpus()
+    assert (counted.pcie_received_bytes_per_s, counted.pcie_sent_bytes_per_s) == (5000, 7000)
+    assert (counted.nvlink_received_bytes_per_s, counted.nvlink_sent_bytes_per_s) == (3 * 1024, 4 * 1024)
+    assert (watched.pcie_received_bytes_per_s, watched.pcie_sent_bytes_per_s) == (30_000, 20_000)
+    assert watched.age_s["pcie_sent_bytes_per_s"] == 1.0
+
+
+def test_mig_instances_follow_their_gpu_with_their_own_memory_and_processes(scenario: Scenario, play: Play) -> None:
+    scenario.add_gpu(0, "NVIDIA H100")
+    scenario.answer(0, "util", error="NotSupported")
+    scenario.answer(0, "mig", 1, 1)
+    scenario.answer(0, "mig_max", 7)
+    scenario.answer(0, "mig_devices", 100, 101)
+    scenario.answer(0, "processes", 10, GIB, 11, GIB, 12, GIB)
+    for device, number in ((100, 7), (101, 9)):
+        scenario.answer(device, "uuid", f"MIG-{number}")
+        scenario.answer(device, "name", "NVIDIA H100 MIG 1g.10gb")
+        scenario.answer(device, "instance", number)
+        scenario.answer(device, "mem", 10 * GIB, number * GIB)
+        scenario.answer(device, "processes", device - 90, GIB)
+    player = play(scenario, PATIENT_S)
+    player.read()
+    player.read()
+    gpus = player.gpus()
+    assert [(gpu.index, gpu.instance, gpu.uuid) for gpu in gpus] == [(0, None, uuid(0)), (0, 7, "MIG-7"), (0, 9, "MIG-9")]
+    assert [gpu.memory_used_bytes for gpu in gpus] == [20 * GIB, 7 * GIB, 9 * GIB]
+    assert [[process.pid for process in gpu.processes] for gpu in gpus] == [[12], [10], [11]]
+    assert gpus[0].utilization_percent is None
+    assert gpus[1].unavailable["power_w"] == "not reported for a MIG instance"
+
+
+def test_each_xid_is_told_once_and_shown(scenario: Scenario, play: Play) -> None:
+    scenario.add_gpu(0)
+    scenario.answer(0, "events")
+    for tick, code in ((1, 31), (2, 31), (3, 63)):
+        scenario.answer(0, "xid", code, tick=tick)
+    player = play(scenario, PATIENT_S)
+    assert [player.gpus(tick)[0].last_xid for tick in range(5)] == [None, 31, 31, 63, 63]
+    assert [text.partition("reports ")[2] for text in player.notices] == ["Xid 31; see dmesg", "Xid 63; see dmesg"]
+
+
+# --- what goes wrong ------------------------------------------------------------------------------------------------
+
+
+def test_a_call_that_hangs_holds_up_its_own_gpu_alone_until_it_returns(scenario: Scenario, play: Play) -> None:
+    for index in range(3):
+        scenario.add_gpu(index)
+    scenario.silence(1, "temp", 4, 70, tick=1)
+    player = play(scenario, HASTY_S)
+    player.read(0)
+    for tick in (1, 2, 3):
+        gpus = player.gpus(tick)
+        assert [gpu.utilization_percent for gpu in (gpus[0], gpus[2])] == [90, 92]
+        if tick == 1:
+            assert (gpus[1].state, gpus[1].age_s["all"]) == ("ok", 1.0)
+        else:
+            assert (gpus[1].state, gpus[1].power_w) == ("silent", None)
+            assert gpus[1].unavailable["all"].startswith("its driver call has not returned for")
+    player.read(4)
+    assert player.gpus(5)[1].temperature_c == 70
+    assert [text.partition(": ")[2].partition(" for")[0] for text in player.notices] == [
+        "silent: its driver call has not returned",
+        "can be read again",
+    ]
+
+
+def test_a_lost_gpu_that_comes_back_is_found_by_its_uuid(scenario: Scenario, play: Play) -> None:
+    scenario.add_gpu(0)
+    scenario.add_gpu(1)
+    scenario.answer(1, "util", tick=1, error="GpuIsLost")
+    scenario.answer(1, "handle", tick=1, error="GpuIsLost")
+    scenario.answer(1, "util", 11, 0, tick=6)
+    scenario.answer(1, "handle", tick=6)
+    player = play(scenario, PATIENT_S)
+    states = [player.gpus(tick)[1].state for tick in range(12)]
+    assert states[:6] == ["ok"] + ["lost"] * 5
+    assert states[-1] == "ok"
+    assert len(player.notices) == 2
+
+
+def test_a_driver_that_goes_away_is_asked_again_less_and_less_often(scenario: Scenario, play: Play) -> None:
+    scenario.add_gpu(0)
+    scenario.add_gpu(1)
+    for index in (0, 1):
+        for call in ("util", "mem", "temp", "power_mw", "energy_mj", "clock.1", "clock.2", "reasons", "pstate"):
+            scenario.answer(index, call, tick=1, error="Unknown")
+            scenario.answer(index, call, 1000, 500, tick=6)
+    scenario.answer(LIBRARY_ITSELF, "init", tick=1, error="DriverNotLoaded")
+    scenario.answer(LIBRARY_ITSELF, "init", tick=6)
+    player = play(scenario, PATIENT_S)
+    readings = [player.gpus(tick) for tick in range(10)]
+    assert [[gpu.uuid for gpu in gpus] for gpus in readings] == [[uuid(0), uuid(1)]] * 10
+    assert [gpus[0].state for gpus in readings] == ["ok"] + ["unreadable"] * 7 + ["ok"] * 2  # asked at 2, 4 and 8
+    assert readings[3][1].unavailable == {"all": "the NVIDIA driver is not loaded"}
+    assert len(player.notices) == 2
+    assert player.notices[0].startswith("all 2 GPUs: unreadable: the NVIDIA driver gives no reason")
+    assert player.notices[1] == "all 2 GPUs: can be read again"
+
+
+def test_after_a_new_start_of_the_driver_a_gpu_keeps_its_row(scenario: Scenario, play: Play) -> None:
+    for index in range(3):
+        scenario.add_gpu(index)
+        scenario.answer(index, "util", tick=1, error="GpuIsLost")
+    scenario.answer(LIBRARY_ITSELF, "count", 2, tick=1)
+    for call, values in (("uuid", (uuid(2),)), ("util", (77, 0)), ("power_mw", (99_000,))):
+        scenario.answer(1, call, *values, tick=2)
+    scenario.answer(0, "util", 55, 0, tick=2)
+    player = play(scenario, PATIENT_S)
+    player.read(0)
+    assert [gpu.state for gpu in player.gpus(1)] == ["lost"] * 3
+    gpus = player.gpus(3)
+    assert [(gpu.index, gpu.uuid, gpu.state) for gpu in gpus] == [(0, uuid(0), "ok"), (1, uuid(1), "lost"), (2, uuid(2), "ok")]
+    assert gpus[2].power_w == 99
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        ("DriverNotLoaded", "the NVIDIA driver is not loaded"),
+        ("LibRmVersionMismatch", "differ in version"),
+        ("Unknown", "a container may have lost its GPUs"),
+        ("NoPermission", "no permission"),
+    ],
+)
+def test_a_driver_that_never_answered_is_a_reason_and_no_rows(scenario: Scenario, play: Play, error: str, words: str) -> None:
+    scenario.answer(LIBRARY_ITSELF, "init", error=error)
+    with pytest.raises(nvidia_library.DriverError, match=words):
+        play(scenario, PATIENT_S).read()
+
+
+def test_a_machine_without_the_library_never_loads_the_binding(tmp_path: Path) -> None:
+    code = (
+        "import sys; from distmon.agent.sampler import Sampler; from distmon.agent.sensors import nvidia_library\n"
+        "nvidia_library.is_present = lambda: False\n"
+        "sampler = Sampler('n'); sampler.prime(); sample = sampler.sample(1.0)\n"
+        "assert 'ctypes' not in sys.modules and 'pynvml' not in sys.modules, 'loaded'\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_an_update_of_the_driver_is_followed_by_loading_the_new_library(tmp_path: Path, scenario: Scenario) -> None:
+    scenario.add_gpu(0)
+    library = build(tmp_path / "lib", "-DSTUB_OF_AN_OLD_DRIVER")
+    new = build(tmp_path / "new")
+    code = (
+        "import os; from distmon.agent.sensors.base import REAL_ROOTS; from distmon.agent.sensors import nvidia, nvidia_library\n"
+        "sensor = nvidia.NvidiaSensor(REAL_ROOTS, 20.0)\n"
+        "try: sensor.read(0); raise SystemExit('no mismatch')\n"
+        "except nvidia_library.DriverError as error: assert 'differ in version' in str(error), error\n"
+        f"os.replace({str(new)!r}, {str(library)!r})\n"
+        "(gpu,) = sensor.read(10**9).values['gpus']\n"
+        "assert gpu.temperature_c == 65, gpu\n"
+    )
+    environment = os.environ | {"LD_LIBRARY_PATH": str(library.parent), "DISTMON_STUB_NVML": str(scenario.path)}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+
+
+def test_the_library_is_found_without_loading_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvidia_library, "_CACHE", tmp_path / "none")
+    monkeypatch.setattr(nvidia_library, "_FOLDERS", ())
+    monkeypatch.setenv("LD_LIBRARY_PATH", f":{tmp_path}")
+    assert not nvidia_library.is_present()
+    (tmp_path / LIBRARY).touch()
+    assert nvidia_library.is_present()
