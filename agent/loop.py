@@ -9,6 +9,7 @@ from distmon.agent.grid import next_on_grid
 from distmon.agent.identity import new_boot, node_joined, node_name
 from distmon.agent.intake import Intake
 from distmon.agent.sampler import Sampler
+from distmon.agent.sensors.base import REAL_ROOTS, Roots
 from distmon.core.events import NodeLeft
 from distmon.wire.clock import SteadyClock
 from distmon.wire.publisher import Publisher
@@ -23,12 +24,13 @@ _GOODBYE_S = 0.4
 class Agent:
     """One node's agent. Raises DistmonError when an address cannot be had."""
 
-    def __init__(self, listen: list[str], rings: list[str], rate_hz: float, steps_hz: float) -> None:
+    def __init__(self, listen: list[str], rings: list[str], rate_hz: float, steps_hz: float, roots: Roots = REAL_ROOTS) -> None:
         self.clock = SteadyClock()
         self.node = node_name()
+        self._roots = roots
         self.boot = new_boot()
         self.publisher = Publisher(self.node, self.boot, listen)
-        self.sampler = Sampler(self.node)
+        self.sampler = Sampler(self.node, roots)
         self.intake = Intake(self.node, self.clock, self.sampler, self.publisher, rings, steps_hz)
         self._interval_s = 1 / rate_hz
         self._stop_reason = ""
@@ -43,7 +45,7 @@ class Agent:
     def run(self, parent: int | None = None) -> None:
         """Until `stop`, or until the process `parent` is no longer this one's parent."""
         self.sampler.prime()
-        self.publisher.publish(NODE_STREAM, node_joined(self.node, self.boot, self.clock.now()), keep="joined")
+        self.publisher.publish(NODE_STREAM, node_joined(self.node, self.boot, self.clock.now(), self._roots), keep="joined")
         next_sample = next_intake = time.monotonic() + min(_FIRST_SAMPLE_AFTER_S, self._interval_s)
         while not self._stop_reason:
             if time.monotonic() >= next_sample:

@@ -9,6 +9,7 @@ from typing import Any
 
 from distmon.agent.sensors import SOURCES, Source
 from distmon.agent.sensors.base import REAL_ROOTS, Reading, Roots, Sensor, why
+from distmon.agent.sensors.cgroup import ControlGroupSensor
 from distmon.agent.sensors.network import NetworkSensor
 from distmon.agent.sensors.processes import ProcessSensor
 from distmon.core.events import NodeSampled
@@ -17,6 +18,10 @@ _WAIT_FOR_SLOW_S = 0.05
 _OLDEST_SHOWN_S = 5.0
 _ASK_AGAIN_S = 30.0
 """A machine that lacks a source now will hardly get it within the second."""
+_EARLY_NS = 50_000_000
+"""A sample that comes this much early still counts as the one for which a rare reading is due."""
+_ADDED_UP = frozenset({"power", "temperatures", "gpus", "engines"})
+"""Fields that several sources fill, each with devices of its own."""
 
 
 class Sampler:
@@ -26,10 +31,12 @@ class Sampler:
         self.node = node
         self.network = NetworkSensor(roots)
         self.processes = ProcessSensor(roots)
-        self._readers: list[_Direct | _Threaded] = [_Direct(self.network), _Direct(self.processes)]
+        group = ControlGroupSensor(roots, self.processes.first_pid)
+        self._readers: list[_Direct | _Threaded] = [_Direct(sensor) for sensor in (self.network, self.processes, group)]
         for source in sources:
             sensor = source.make(roots)
-            self._readers.append(_Threaded(source.name, sensor) if source.may_block else _Direct(sensor))
+            reader = _Threaded(source.name, sensor, source.every_s) if source.may_block else _Direct(sensor, source.every_s)
+            self._readers.append(reader)
         self._last_ns: int | None = None
 
     def prime(self) -> None:
@@ -43,47 +50,97 @@ class Sampler:
         self._last_ns = now_ns
         for reader in self._readers:
             reader.start(now_ns)
-        values: dict[str, Any] = {}
-        unavailable: dict[str, str] = {}
-        age_s: dict[str, float] = {}
         deadline = time.monotonic() + _WAIT_FOR_SLOW_S
-        for reader in self._readers:
-            reading, age = reader.result(deadline)
-            values.update(reading.values)
-            unavailable.update(reading.unavailable)
-            if age:
-                age_s.update(dict.fromkeys(reading.values, round(age, 3)))
+        values, unavailable, age_s = _merged([reader.result(deadline) for reader in self._readers])
         return NodeSampled(at=at, node=self.node, interval_s=round(interval_s, 6), **values, unavailable=unavailable, age_s=age_s)
+
+
+def _merged(results: list[tuple[Reading, float]]) -> tuple[dict[str, Any], dict[str, str], dict[str, float]]:
+    """Values, reasons and ages by field. Where several sources answer for a field, a reason of one that
+    gave nothing counts only if none gave anything."""
+    values: dict[str, Any] = {}
+    age_s: dict[str, float] = {}
+    for reading, age in results:
+        for name, value in reading.values.items():
+            values[name] = _both(name, values.get(name), value)
+            if age and _is_value(value):
+                age_s[name] = max(round(age, 3), age_s.get(name, 0.0))
+    reasons: dict[str, list[str]] = {}
+    for reading, _ in results:
+        for name, reason in reading.unavailable.items():
+            if _is_value(reading.values.get(name)) or not _is_value(values.get(name)):
+                reasons.setdefault(name, []).append(reason)
+    return values, {name: "; ".join(texts) for name, texts in reasons.items()}, age_s
+
+
+def _both(name: str, before: Any, value: Any) -> Any:
+    """What two sources say of a field: all devices of both, or else the later one's word."""
+    if not _is_value(value):
+        return value if before is None else before
+    if isinstance(value, dict):
+        return {**(before or {}), **value}
+    return [*before, *value] if before and name in _ADDED_UP else value
+
+
+def _is_value(value: object) -> bool:
+    return value is not None and value != []
+
+
+class _Turn:
+    """When a source is due that is read every `every_s` seconds. Two first readings come at once: rates need both."""
+
+    def __init__(self, every_s: float) -> None:
+        self._every_ns = int(every_s * 1e9)
+        self._taken = 0
+        self._next_ns = 0
+
+    def due(self, now_ns: int) -> bool:
+        return self._taken < 2 or now_ns >= self._next_ns
+
+    def take(self, now_ns: int) -> None:
+        self._taken += 1
+        self._next_ns = now_ns + self._every_ns - _EARLY_NS
 
 
 class _Direct:
     """A sensor whose reads never block, read in the caller's thread."""
 
-    def __init__(self, sensor: Sensor) -> None:
+    def __init__(self, sensor: Sensor, every_s: float = 0.0) -> None:
         self._sensor = sensor
+        self._turn = _Turn(every_s)
         self._now_ns = 0
+        self._read_ns = 0
+        self._last = Reading({}, {})
 
     def start(self, now_ns: int) -> None:
         self._now_ns = now_ns
 
     def result(self, deadline: float) -> tuple[Reading, float]:
-        return _read(self._sensor, self._now_ns), 0.0
+        """The reading and its age in seconds, 0 for one that was just taken."""
+        if self._turn.due(self._now_ns):
+            self._turn.take(self._now_ns)
+            self._last, self._read_ns = _read(self._sensor, self._now_ns), self._now_ns
+        return self._last, (self._now_ns - self._read_ns) / 1e9
 
 
 class _Threaded:
     """A sensor that may hang, in a thread of its own; while it does, its last values are given with their age."""
 
-    def __init__(self, name: str, sensor: Sensor) -> None:
+    def __init__(self, name: str, sensor: Sensor, every_s: float = 0.0) -> None:
         self._sensor = sensor
+        self._turn = _Turn(every_s)
         self._last: tuple[int, Reading] | None = None
         self._asked_ns = 0
+        self._now_ns = 0
         self._wanted = threading.Semaphore(0)
         self._idle = threading.Event()
         self._idle.set()
         threading.Thread(target=self._run, name=f"sensor-{name}", daemon=True).start()
 
     def start(self, now_ns: int) -> None:
-        if self._idle.is_set() and not (self._lacks_source() and now_ns - self._asked_ns < _ASK_AGAIN_S * 1e9):
+        self._now_ns = now_ns
+        if self._idle.is_set() and self._turn.due(now_ns) and not self._lacks_source(now_ns):
+            self._turn.take(now_ns)
             self._idle.clear()
             self._asked_ns = now_ns
             self._wanted.release()
@@ -91,15 +148,17 @@ class _Threaded:
     def result(self, deadline: float) -> tuple[Reading, float]:
         """The reading and its age in seconds, 0 for one that was just taken."""
         if self._idle.wait(max(0.0, deadline - time.monotonic())) and self._last is not None:
-            return self._last[1], 0.0
+            return self._last[1], (self._now_ns - self._last[0]) / 1e9
         last, now_ns = self._last, time.monotonic_ns()
-        if last is not None and now_ns - last[0] < _OLDEST_SHOWN_S * 1e9:
+        if last is not None and now_ns - self._asked_ns < _OLDEST_SHOWN_S * 1e9:
             return last[1], (now_ns - last[0]) / 1e9
         silent_s = (now_ns - self._asked_ns) / 1e9
         return _absent(self._sensor, f"no answer for {silent_s:.0f} s"), 0.0
 
-    def _lacks_source(self) -> bool:
-        return self._last is not None and not any(self._last[1].values.values())
+    def _lacks_source(self, now_ns: int) -> bool:
+        if self._last is None or now_ns - self._asked_ns >= _ASK_AGAIN_S * 1e9:
+            return False
+        return not any(self._last[1].values.values())
 
     def _run(self) -> None:
         while True:

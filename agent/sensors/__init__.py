@@ -8,26 +8,35 @@ from typing import NamedTuple
 from distmon.agent.sensors.base import Roots, Sensor
 from distmon.agent.sensors.cpu import CpuSensor
 from distmon.agent.sensors.disks import DiskSensor
+from distmon.agent.sensors.frequency import FrequencySensor
+from distmon.agent.sensors.infiniband import InfinibandSensor
 from distmon.agent.sensors.load import LoadSensor
 from distmon.agent.sensors.memory import MemorySensor
 from distmon.agent.sensors.power import RaplSensor
+from distmon.agent.sensors.pressure import PressureSensor
 from distmon.agent.sensors.temperatures import TemperatureSensor
 
 
 class Source(NamedTuple):
-    """`may_block`: a read can take long (a slow bus, a sick driver), so it gets a thread of its own and a deadline."""
+    """Several may answer for one field: their devices add up, and of other values that of the last in `SOURCES` counts."""
 
     name: str
     make: Callable[[Roots], Sensor]
     may_block: bool = False
+    """A read can take long (a slow bus, a sick driver), so it gets a thread of its own and a deadline."""
+    every_s: float = 0.0
+    """What changes slowly or costs much is read this seldom; between its reads the last values go out with their age."""
 
 
 SOURCES = (
     Source("cpu", CpuSensor),
+    Source("frequency", FrequencySensor, every_s=5.0),
     Source("memory", MemorySensor),
     Source("load", LoadSensor),
+    Source("pressure", PressureSensor, every_s=2.0),
     Source("disks", DiskSensor),
-    Source("power", RaplSensor, may_block=True),
-    Source("temperatures", TemperatureSensor, may_block=True),
+    Source("infiniband", InfinibandSensor),
+    Source("power", RaplSensor),
+    Source("temperatures", TemperatureSensor, may_block=True, every_s=5.0),
 )
-"""Network and processes are made by the sampler itself, which tells them about the ranks."""
+"""Network, processes and control group are made by the sampler itself, which tells them about the ranks."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 _READ_BYTES = 1 << 16
+_PAGE_BYTES = 4096
 
 
 class Notice(NamedTuple):
@@ -68,7 +69,7 @@ class KernelFile:
 
     def _read_all(self) -> bytes:
         data = os.pread(self._fd, _READ_BYTES, 0)
-        if len(data) < 4096:
+        if len(data) < _PAGE_BYTES:
             return data
         parts = [data]
         offset = len(data)
@@ -77,6 +78,32 @@ class KernelFile:
             parts.append(data)
             offset += len(data)
         return b"".join(parts)
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """A whole file of the kernel that is read seldom. Raises OSError."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        data = os.read(fd, _READ_BYTES)
+        while data and (more := os.read(fd, _READ_BYTES)):
+            data += more
+        return data
+    finally:
+        os.close(fd)
+
+
+def read_text(path: Path) -> str:
+    """The same as text without white space around it; empty where it cannot be read."""
+    try:
+        return read_bytes(path).decode("utf-8", "replace").strip()
+    except OSError:
+        return ""
+
+
+def whole_number(text: bytes) -> int | None:
+    """None for anything but digits: empty files, remarks such as "N/A", negative numbers."""
+    text = text.strip()
+    return int(text) if text.isdigit() else None
 
 
 def why(error: Exception) -> str:

@@ -26,14 +26,21 @@ class CpuSensor:
 def _parse(text: bytes) -> dict[int, tuple[int, int]]:
     """Core, or -1 for all -> (idle, total) in clock ticks. Cores that are off have no line."""
     counters: dict[int, tuple[int, int]] = {}
-    for line in text.splitlines():
-        if not line.startswith(b"cpu"):
-            break
-        name, *columns = line.split()
+    # What follows the cores' lines is one of thousands of numbers on a large machine.
+    end = text.find(b"\nintr")
+    for line in text[: end if end >= 0 else len(text)].split(b"\n"):
         # Guest time, the ninth and tenth column, is already in user and nice.
-        ticks = [int(column) for column in columns[:8]]
-        idle = ticks[3] + (ticks[4] if len(ticks) > 4 else 0)
-        counters[int(name[3:] or -1)] = (idle, sum(ticks))
+        name, *columns = line.split(None, 9)[:9] or [b""]
+        core = name[3:] or b"-1"
+        if not name.startswith(b"cpu") or not core.lstrip(b"-").isdigit():
+            continue
+        try:
+            ticks = list(map(int, columns))
+        except ValueError:
+            continue
+        if len(ticks) > 3:
+            idle = ticks[3] + (ticks[4] if len(ticks) > 4 else 0)
+            counters[int(core)] = (idle, sum(ticks))
     return counters
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import NamedTuple
 
 from distmon.agent.sensors.base import KernelFile, Reading, Roots, rate
@@ -43,8 +44,16 @@ class DiskSensor:
 
     def _whole_disks(self) -> frozenset[str]:
         """Disks, not their partitions, nor what stands on other disks."""
-        names = (entry.replace("!", "/") for entry in os.listdir(self._blocks))  # noqa: PTH208
-        return frozenset(name for name in names if not name.startswith(_NOT_DISKS))
+        entries = (entry for entry in os.listdir(self._blocks) if not entry.startswith(_NOT_DISKS))  # noqa: PTH208
+        return frozenset(entry.replace("!", "/") for entry in entries if not _stands_on_others(self._blocks / entry))
+
+
+def _stands_on_others(block: Path) -> bool:
+    """A logical volume, a RAID: its bytes are counted on the disks below it."""
+    try:
+        return bool(os.listdir(block / "slaves"))  # noqa: PTH208
+    except OSError:
+        return False
 
 
 def _rate(name: str, before: _Counters | None, after: _Counters, interval_s: float) -> DiskRate:
@@ -61,7 +70,7 @@ def _parse(text: bytes) -> dict[str, _Counters]:
     counters: dict[str, _Counters] = {}
     for line in text.splitlines():
         columns = line.split()
-        if len(columns) >= 13:
+        if len(columns) >= 13 and columns[5].isdigit() and columns[9].isdigit() and columns[12].isdigit():
             name = columns[2].decode("utf-8", "replace")
             counters[name] = _Counters(int(columns[5]) * _SECTOR_BYTES, int(columns[9]) * _SECTOR_BYTES, int(columns[12]))
     return counters

@@ -6,7 +6,7 @@ from distmon.agent.sensors.base import KernelFile, Reading, Roots
 
 
 class MemorySensor:
-    fields: tuple[str, ...] = ("memory_used_bytes", "memory_total_bytes", "swap_used_bytes")
+    fields: tuple[str, ...] = ("memory_used_bytes", "memory_total_bytes", "swap_used_bytes", "swap_total_bytes")
 
     def __init__(self, roots: Roots) -> None:
         self._file = KernelFile(roots.proc / "meminfo")
@@ -18,6 +18,7 @@ class MemorySensor:
         values = {
             "memory_total_bytes": None if total is None else total * 1024,
             "memory_used_bytes": None if total is None or available is None else (total - available) * 1024,
+            "swap_total_bytes": None if swap is None else swap * 1024,
             "swap_used_bytes": None if swap is None or swap_free is None else (swap - swap_free) * 1024,
         }
         return Reading(values, {name: "not in /proc/meminfo" for name, value in values.items() if value is None})

@@ -44,6 +44,6 @@ def _parse(text: bytes) -> dict[str, tuple[int, int]]:
     for line in text.splitlines():
         name, colon, rest = line.rpartition(b":")
         columns = rest.split()
-        if colon and len(columns) >= 9:
+        if colon and len(columns) >= 9 and columns[0].isdigit() and columns[8].isdigit():
             counters[name.strip().decode("utf-8", "replace")] = (int(columns[0]), int(columns[8]))
     return counters

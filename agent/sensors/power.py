@@ -5,24 +5,29 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from distmon.agent.sensors.base import KernelFile, Reading, Roots, why
+from distmon.agent.sensors.base import KernelFile, Reading, Roots, read_text, whole_number, why
 from distmon.core.events import PowerRail
 
 _INSIDE_PACKAGE = ("core", "uncore")
 _PLATFORM = "psys"
 _MOST_WATTS = 2000
 """No package draws more; after a pause in which the counter may have wrapped more than once, the energy is unknown."""
+_LIST_AGAIN_NS = 60 * 10**9
+_ROOT_ONLY = (
+    "only root may read the energy counters; a udev rule that runs chgrp distmon and chmod g+r on"
+    " /sys/class/powercap/*/energy_uj opens them to an agent in that group"
+)
 
 
 class _Zone:
-    """One counter, in microjoules, that starts over at `range_uj`."""
+    """One counter, in microjoules, that starts over at `range_uj` (None where the driver does not say)."""
 
     def __init__(self, folder: Path, name: str, within: str, whole: bool) -> None:
         self.name = name
         self.within = within
         self.whole = whole
         """A package or the platform, which always draws something."""
-        self.range_uj = int((folder / "max_energy_range_uj").read_bytes())
+        self.range_uj = whole_number(read_text(folder / "max_energy_range_uj").encode())
         self._file = KernelFile(folder / "energy_uj")
         self._last_uj: int | None = None
         self._last_ns = 0
@@ -43,11 +48,12 @@ class RaplSensor:
 
     def __init__(self, roots: Roots) -> None:
         self._folder = roots.sys / "class" / "powercap"
-        self._zones: list[_Zone] | None = None
+        self._zones: list[_Zone] = []
+        self._listed_ns: int | None = None
 
     def read(self, now_ns: int) -> Reading:
-        if self._zones is None:
-            self._zones = _find_zones(self._folder)
+        if not self._zones and (self._listed_ns is None or now_ns - self._listed_ns > _LIST_AGAIN_NS):
+            self._zones, self._listed_ns = _find_zones(self._folder), now_ns
         if not self._zones:
             return Reading({}, {"power": "this machine has no RAPL energy counters"})
         rails: list[PowerRail] = []
@@ -55,6 +61,8 @@ class RaplSensor:
         for zone in self._zones:
             try:
                 rails.append(zone.read(now_ns))
+            except PermissionError:
+                return Reading({}, {"power": _ROOT_ONLY})
             except (OSError, ValueError) as error:
                 reasons.append(f"{zone.name}: {why(error)}")
         return Reading({"power": rails}, {"power": "; ".join(reasons)} if reasons else {})
@@ -64,7 +72,8 @@ def _find_zones(folder: Path) -> list[_Zone]:
     """Packages and what is under them. A package that a second driver (intel-rapl-mmio) shows as well counts once."""
     if not folder.is_dir():
         return []
-    names = {entry: _name(folder / entry) for entry in sorted(os.listdir(folder)) if entry.startswith("intel-rapl:")}  # noqa: PTH208
+    entries = sorted(entry for entry in os.listdir(folder) if entry.startswith("intel-rapl:"))  # noqa: PTH208
+    names = {entry: name for entry in entries if (name := read_text(folder / entry / "name"))}
     platform = _PLATFORM if _PLATFORM in names.values() else ""
     zones: list[_Zone] = []
     for entry, part in names.items():
@@ -78,14 +87,11 @@ def _find_zones(folder: Path) -> list[_Zone]:
     return zones
 
 
-def _name(folder: Path) -> str:
-    return (folder / "name").read_text(errors="replace").strip()
-
-
-def _energy_j(before_uj: int, after_uj: int, range_uj: int, elapsed_s: float) -> float | None:
-    """Joules between two readings; None when the counter may have started over more than once."""
-    if elapsed_s <= 0 or elapsed_s * _MOST_WATTS * 1e6 >= range_uj:
+def _energy_j(before_uj: int, after_uj: int, range_uj: int | None, elapsed_s: float) -> float | None:
+    """Joules between two readings; None when the counter may have started over more than once, or was reset."""
+    most_uj = elapsed_s * _MOST_WATTS * 1e6
+    if elapsed_s <= 0 or (range_uj is not None and most_uj >= range_uj):
         return None
     if after_uj < before_uj:
-        after_uj += range_uj
-    return (after_uj - before_uj) / 1e6
+        after_uj += range_uj or 0
+    return (after_uj - before_uj) / 1e6 if 0 <= after_uj - before_uj <= most_uj else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from distmon.agent.sensors.base import KernelFile, Reading, Roots
+from distmon.agent.sensors.base import KernelFile, Reading, Roots, why
 from distmon.core.events import ProcessReading
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -55,20 +55,28 @@ class ProcessSensor:
         if process is not None:
             process.file.close()
 
+    def first_pid(self) -> int | None:
+        """Of the lowest rank on this node; None while no rank is known."""
+        ranked = [process for process in self._processes.values() if process.rank is not None]
+        return min(ranked, key=lambda process: process.rank or 0).pid if ranked else None
+
     def read(self, now_ns: int) -> Reading:
         readings: list[ProcessReading] = []
+        reasons: list[str] = []
         for process in list(self._processes.values()):
             try:
                 readings.append(process.read(now_ns))
             except (FileNotFoundError, ProcessLookupError):
                 self.forget(process.pid)
+            except (OSError, ValueError) as error:
+                reasons.append(f"process {process.pid}: {why(error)}")
         readings.sort(key=lambda item: (item.rank is None, item.rank, item.pid))
-        return Reading({"processes": readings}, {})
+        return Reading({"processes": readings}, {"processes": "; ".join(reasons)} if reasons else {})
 
 
 def _columns(line: bytes) -> list[bytes]:
     """From the state (third column) on; the name before it may hold anything."""
-    columns = line[line.rindex(b")") + 2 :].split()
+    columns = line[line.rindex(b")") + 2 :].split(None, 22)
     if len(columns) < 22:
         raise ValueError("a short line in /proc/PID/stat")
     return columns

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from pathlib import Path
 
-from distmon.agent.sensors.base import KernelFile, Reading, Roots
+from distmon.agent.sensors.base import KernelFile, Reading, Roots, read_text
 from distmon.core.events import Temperature
 
 _SWITCHED_OFF_C = -100.0
 """Sensors that are off report something like -256."""
 _LIST_AGAIN_NS = 60 * 10**9
+_DIGITS = re.compile(r"(\d+)")
 
 
 class TemperatureSensor:
@@ -35,23 +38,42 @@ class TemperatureSensor:
 
 
 def _monitors(folder: Path) -> list[tuple[str, Path]]:
+    """Chip and label of each input. Old drivers keep name and inputs beside the class's folder, in the device's."""
     found: list[tuple[str, Path]] = []
-    for path in sorted(folder.glob("hwmon*/temp*_input")):
-        chip = _text(path.parent / "name") or path.parent.name
-        label = _text(path.with_name(path.name.replace("_input", "_label"))) or path.name.removesuffix("_input")
-        found.append((f"{chip}/{label}", path))
+    chips: Counter[str] = Counter()
+    for monitor in sorted(folder.glob("hwmon*"), key=_by_number):
+        inputs = sorted([*monitor.glob("temp*_input"), *monitor.glob("device/temp*_input")], key=_by_number)
+        if inputs:
+            chip = read_text(monitor / "name") or read_text(monitor / "device" / "name") or monitor.name
+            chips[chip] += 1
+            labels = [read_text(path.with_name(path.name.replace("_input", "_label"))) for path in inputs]
+            names = [label or path.name.removesuffix("_input") for label, path in zip(labels, inputs, strict=True)]
+            found += zip((f"{_numbered(chip, chips[chip])}/{name}" for name in _distinct(names)), inputs, strict=True)
     return found
 
 
 def _zones(folder: Path) -> list[tuple[str, Path]]:
-    return [(_text(path.parent / "type") or path.parent.name, path) for path in sorted(folder.glob("thermal_zone*/temp"))]
+    paths = sorted(folder.glob("thermal_zone*/temp"), key=_by_number)
+    return list(zip(_distinct([read_text(path.parent / "type") or path.parent.name for path in paths]), paths, strict=True))
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace").strip()
-    except OSError:
-        return ""
+def _distinct(names: list[str]) -> list[str]:
+    """The second of a name gets a 2 after it, and so on."""
+    seen: Counter[str] = Counter()
+    distinct: list[str] = []
+    for name in names:
+        seen[name] += 1
+        distinct.append(_numbered(name, seen[name]))
+    return distinct
+
+
+def _numbered(name: str, number: int) -> str:
+    return name if number == 1 else f"{name} {number}"
+
+
+def _by_number(path: Path) -> list[tuple[int, str]]:
+    """hwmon10 after hwmon9: as people count."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in _DIGITS.split(str(path))]
 
 
 def _celsius(file: KernelFile) -> float | None:

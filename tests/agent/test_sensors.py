@@ -86,7 +86,7 @@ def test_memory_in_bytes(roots: Roots) -> None:
         "MemTotal: 1000 kB\nMemFree: 1 kB\nMemAvailable: 400 kB\nSwapTotal: 50 kB\nSwapFree: 20 kB\nOdd line\nHuge: x kB",
     )
     assert MemorySensor(roots).read(0) == Reading(
-        {"memory_total_bytes": 1_024_000, "memory_used_bytes": 614_400, "swap_used_bytes": 30_720}, {}
+        {"memory_total_bytes": 1_024_000, "memory_used_bytes": 614_400, "swap_used_bytes": 30_720, "swap_total_bytes": 51_200}, {}
     )
 
 

@@ -1,0 +1,84 @@
+"""Bytes per second of each InfiniBand or RoCE port, from the adapter's own counters: RDMA passes the interfaces by."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from distmon.agent.sensors.base import KernelFile, Reading, Roots, rate, whole_number
+from distmon.core.events import NetworkRate
+
+_LIST_AGAIN_NS = 60 * 10**9
+_WORD_BYTES = 4
+"""The counters count 32-bit words."""
+_STUCK = 2**32 - 1
+"""The old 32-bit counters stop here."""
+_ABSENT = "this machine has no InfiniBand adapter"
+
+
+_Counts = tuple[int | None, int | None]
+"""Words received and sent."""
+
+
+class _Port(NamedTuple):
+    name: str
+    received: KernelFile
+    sent: KernelFile
+
+
+class InfinibandSensor:
+    fields: tuple[str, ...] = ("infiniband",)
+
+    def __init__(self, roots: Roots) -> None:
+        self._folder = roots.sys / "class" / "infiniband"
+        self._ports: list[_Port] = []
+        self._listed_ns: int | None = None
+        self._last: dict[str, _Counts] = {}
+        self._last_ns: int | None = None
+
+    def read(self, now_ns: int) -> Reading:
+        if self._listed_ns is None or now_ns - self._listed_ns > _LIST_AGAIN_NS:
+            self._list()
+            self._listed_ns = now_ns
+        if not self._ports:
+            return Reading({"infiniband": []}, {"infiniband": _ABSENT})
+        last, self._last = self._last, {port.name: (_count(port.received), _count(port.sent)) for port in self._ports}
+        interval_s = 0.0 if self._last_ns is None else (now_ns - self._last_ns) / 1e9
+        self._last_ns = now_ns
+        rates = [_rates(name, last.get(name, (None, None)), counts, interval_s) for name, counts in self._last.items()]
+        silent = [name for name, counts in self._last.items() if counts == (None, None)]
+        return Reading({"infiniband": rates}, {"infiniband": f"{', '.join(silent)}: no counters"} if silent else {})
+
+    def _list(self) -> None:
+        for port in self._ports:
+            port.received.close()
+            port.sent.close()
+        self._ports = [_port(folder) for folder in sorted(self._folder.glob("*/ports/*"))]
+
+
+def _port(folder: Path) -> _Port:
+    """Old drivers keep the counters that do not overflow in a folder of their own."""
+    name = f"{folder.parent.parent.name}/{folder.name}"
+    if (folder / "counters_ext/port_rcv_data_64").exists():
+        wide = folder / "counters_ext"
+        return _Port(name, KernelFile(wide / "port_rcv_data_64"), KernelFile(wide / "port_xmit_data_64"))
+    return _Port(name, KernelFile(folder / "counters/port_rcv_data"), KernelFile(folder / "counters/port_xmit_data"))
+
+
+def _count(file: KernelFile) -> int | None:
+    """Words; None where the port has no such counter (the file may hold a remark instead) or is gone."""
+    try:
+        count = whole_number(file.read())
+    except OSError:
+        return None
+    return None if count == _STUCK else count
+
+
+def _rates(name: str, before: _Counts, after: _Counts, interval_s: float) -> NetworkRate:
+    received, sent = (_bytes_per_s(before[i], after[i], interval_s) for i in (0, 1))
+    return NetworkRate(name=name, received_bytes_per_s=received, sent_bytes_per_s=sent)
+
+
+def _bytes_per_s(before: int | None, after: int | None, interval_s: float) -> float | None:
+    words = None if after is None else rate(before, after, interval_s)
+    return None if words is None else words * _WORD_BYTES
