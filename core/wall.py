@@ -35,7 +35,9 @@ class WallSplit:
 
 
 def wall_split(state: SessionState) -> WallSplit | None:
-    """The split up to the end of the job, or up to now while it runs; None before a job starts."""
+    """The split up to the end of the job, or up to now while it runs; None where nothing is known of a job."""
+    if state.job.started is None and not state.ranks and not state.generations:
+        return None
     duration = elapsed(state)
     begun = state.job.started.at if state.job.started else state.started
     if duration is None or begun is None:

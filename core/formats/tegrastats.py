@@ -1,8 +1,7 @@
 """A line of NVIDIA's `tegrastats`, from the TX1's (L4T 28) to Thor's (JetPack 7).
 
-The fields come in any order, and the program's releases spell them in several ways. What is not understood is kept in `unread`,
-word by word. Its MB are 1024 * 1024 bytes; of a pair `now/mean` the first number is the reading, the second a mean since the
-program's start.
+The fields come in any order, and the program's releases spell them in several ways. What is not understood is kept in `unread`.
+Its MB are 1024 * 1024 bytes; of a pair `now/mean` the first number is the reading, the second a mean since the program's start.
 """
 
 from __future__ import annotations
@@ -104,6 +103,8 @@ def parse_line(text: str) -> TegrastatsLine:
         kind = piece.lastgroup or ""
         if not getattr(reader, kind)(piece[0]):
             reader.unread(piece[0])
+        elif kind != "unread":
+            reader.end_unread()
     if reader.ram is None and not reader.core_list:
         raise NotTegrastats("neither RAM nor CPU in it")
     return reader.line()
@@ -122,6 +123,7 @@ class _Reader:
         self._celsius: dict[str, float | None] = {}
         self._rails: dict[str, Rail] = {}
         self._unread: list[str] = []
+        self._in_unread = False
 
     def line(self) -> TegrastatsLine:
         loads = self._loads
@@ -203,8 +205,16 @@ class _Reader:
         return self._add_load(name, Load(None, (int(value),)))
 
     def unread(self, text: str) -> bool:
-        self._unread.append(text)
+        """Words that follow each other are one piece."""
+        if self._in_unread and self._unread:
+            self._unread[-1] += " " + text
+        else:
+            self._unread.append(text)
+        self._in_unread = True
         return True
+
+    def end_unread(self) -> None:
+        self._in_unread = False
 
     def _add_load(self, name: str, load: Load) -> bool:
         name = name.removesuffix("_FREQ")

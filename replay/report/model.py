@@ -68,6 +68,18 @@ class Rank(Struct, kw_only=True):
 class Rail(Struct, kw_only=True):
     name: str
     mean_w: float | None
+    within: str
+
+
+class Core(Struct, kw_only=True):
+    core: int
+    mean_percent: float | None
+
+
+class Zone(Struct, kw_only=True):
+    name: str
+    mean_c: float | None
+    max_c: float
 
 
 class Gpu(Struct, kw_only=True):
@@ -86,6 +98,9 @@ class Node(Struct, kw_only=True):
     energy_covers: str
     rails: list[Rail]
     gpus: list[Gpu]
+    cores: list[Core]
+    temperatures: list[Zone]
+    power_mode: str | None
     unavailable: dict[str, str]
 
 

@@ -15,6 +15,10 @@ PHASE_NAMES = {
     "rest": "rest",
 }
 
+_DETAILED_NODES = 4
+"""With more nodes than this their rails, cores and zones are in the JSON alone."""
+_CORES_IN_A_ROW = 8
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -39,16 +43,55 @@ def sections(session: model.Session) -> list[Section]:
         Section("", facts=_heading(session)),
         Section("Findings", lines=_verdicts(session)),
         Section("Failure", lines=_failure(session)),
-        Section("Throughput after warm-up", facts=_throughput(session)),
+        Section("Throughput after warm-up", facts=_throughput(session) if _trained(session) else []),
         Section(f"A{' steady' * (session.warmup.steps is not None)} step, mean over ranks", table=_step_table(session)),
         Section("Where the time went", table=_wall_table(session)),
         Section("Ranks", table=_rank_table(session)),
         Section("Nodes", table=_node_table(session)),
+        *(_hardware(session) if len(session.nodes) <= _DETAILED_NODES else []),
         Section("Who joined and left", table=_elastic_table(session)),
         Section("Gaps in the recording", table=_gap_table(session)),
-        Section("Not measured", lines=[f"{key}: {reason}" for key, reason in session.reasons.items()]),
+        Section("Not measured", lines=_not_measured(session)),
     ]
     return [s for s in found if s.facts or s.lines or (s.table and s.table.rows)]
+
+
+def _trained(session: model.Session) -> bool:
+    """Whether there was a job at all; a session of a node alone has none."""
+    return bool(session.ranks or session.command)
+
+
+def _not_measured(session: model.Session) -> list[str]:
+    told = session.reasons.items()
+    return [f"{key}: {reason}" for key, reason in told if _trained(session) or key.startswith("nodes.")]
+
+
+def _hardware(session: model.Session) -> list[Section]:
+    """Means over time of every rail, core and zone."""
+    host = {node.node: node.host or node.node for node in session.nodes}
+    rails = [
+        [host[node.node], rail.name, unit(rail.mean_w, "W"), rail.within or DASH] for node in session.nodes for rail in node.rails
+    ]
+    rows = [(host[node.node], row) for node in session.nodes for row in _rows(node.cores)]
+    width = max((len(row) for _, row in rows), default=0)
+    cores = [
+        [name, f"{row[0].core} to {row[-1].core}", *(number(core.mean_percent, 3) for core in row), *[""] * (width - len(row))]
+        for name, row in rows
+    ]
+    zones = [
+        [host[node.node], zone.name, unit(zone.mean_c, "°C", 3), unit(zone.max_c, "°C", 3)]
+        for node in session.nodes
+        for zone in node.temperatures
+    ]
+    return [
+        Section("Power rails", table=Table(["node", "rail", "mean power", "within"], rails, left=(0, 1, 3))),
+        Section("Cores, mean load in %", table=Table(["node", "cores", *[""] * width], cores, left=(0, 1))),
+        Section("Temperatures", table=Table(["node", "zone", "mean", "highest"], zones, left=(0, 1))),
+    ]
+
+
+def _rows(cores: list[model.Core]) -> list[list[model.Core]]:
+    return [cores[start : start + _CORES_IN_A_ROW] for start in range(0, len(cores), _CORES_IN_A_ROW)]
 
 
 def _heading(session: model.Session) -> list[tuple[str, str]]:
@@ -57,13 +100,13 @@ def _heading(session: model.Session) -> list[tuple[str, str]]:
     if size.min != size.max:
         ranks += f" at the end, {size.min} to {size.max} over {count(session.elastic.generations, 'generation')}"
     where = f" on {count(len(session.nodes), 'node')}" if session.nodes else ""
-    facts = [
-        ("session", session.session_id or DASH),
-        ("command", " ".join(session.command) or DASH),
-        ("started", session.started or DASH),
-        ("ran", f"{seconds(session.duration_s)}, {_ending(session)}"),
-        ("job", f"{ranks}{where}, {count(session.steps, 'step')}, {unit(session.samples, 'samples', 15)}"),
-    ]
+    facts = [("session", session.session_id or DASH), ("started", session.started or DASH)]
+    if _trained(session):
+        facts.insert(1, ("command", " ".join(session.command) or DASH))
+        facts.append(("ran", f"{seconds(session.duration_s)}, {_ending(session)}"))
+        facts.append(("job", f"{ranks}{where}, {count(session.steps, 'step')}, {unit(session.samples, 'samples', 15)}"))
+    else:
+        facts.append(("covers", f"{seconds(session.duration_s)}{where}, without a job"))
     if not session.complete:
         facts.append(("note", "the recording was not ended in good order: what came after its last line is missing"))
     return facts + [("note", note) for note in session.notes]

@@ -46,7 +46,7 @@ def summarise(state: SessionState, file: str = "", notes: list[str] | None = Non
         file=file,
         distmon_version=plain(state.distmon_version),
         unknown_kinds={plain(kind): count for kind, count in sorted(state.unknown_kinds.items())},
-        notes=notes or [],
+        notes=(notes or []) + _import_warnings(state),
         reasons=_reasons(state),
     )
 
@@ -141,11 +141,18 @@ def _node(node: NodeState) -> model.Node:
         power_mean_w=means.power_w,
         energy_j=means.energy_j,
         energy_covers=means.energy_covers,
-        rails=[model.Rail(name=plain(name), mean_w=watts) for name, watts in means.rails],
+        rails=[
+            model.Rail(name=plain(name), mean_w=watts, within=plain(node.rails[name].within)) for name, watts in means.rails
+        ],
         gpus=[
             model.Gpu(index=index, name=plain(name), utilization_mean_percent=utilisation, power_mean_w=watts)
             for index, name, utilisation, watts in means.gpus
         ],
+        cores=[model.Core(core=core, mean_percent=percent) for core, percent in enumerate(means.cores)],
+        temperatures=[
+            model.Zone(name=plain(name), mean_c=mean, max_c=highest) for name, mean, highest in means.temperatures
+        ],
+        power_mode=plain(node.sample.power_mode) if node.sample and node.sample.power_mode else None,
         unavailable=_plain_pairs(node.sample.unavailable) if node.sample else {},
     )
 
@@ -200,6 +207,13 @@ def _gaps(state: SessionState) -> list[model.Gap]:
         )
         for gap in state.gaps
     ]
+
+
+def _import_warnings(state: SessionState) -> list[str]:
+    """What the importer had to say about the file that the session was made from."""
+    if state.origin == "live":
+        return []
+    return [plain(entry.text) for entry in state.log if entry.severity == "warning"]
 
 
 def _reasons(state: SessionState) -> dict[str, str]:

@@ -137,7 +137,8 @@ def test_what_was_not_measured_is_null_with_its_reason() -> None:
 def test_a_session_without_a_job_reports_what_it_has() -> None:
     found = summarise(folded([ev.SessionStarted(at=5.0, session_id="s", distmon_version="0"), ev.Ticked(at=9.0)]))
     assert (found.duration_s, found.steps, found.exit_code, found.complete) == (4.0, 0, None, False)
-    assert "no rank reported a step" in to_text(sections(found))
+    assert found.reasons["warmup"] == "no rank reported a step"
+    assert "without a job" in to_text(sections(found))
 
 
 def test_nothing_secret_and_nothing_that_moves_the_cursor_is_shown() -> None:

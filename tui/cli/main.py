@@ -18,6 +18,7 @@ VERBS = {
     "report": ("distmon.tui.cli.report", "the numbers of recorded sessions, as text, Markdown or JSON"),
     "compare": ("distmon.tui.cli.compare", "two recorded sessions side by side"),
     "export": ("distmon.tui.cli.export", "a recorded session for other tools: CSV or a Chrome trace"),
+    "import": ("distmon.tui.cli.import_", "a log of another program as a session: tegrastats"),
     "overhead": ("distmon.tui.cli.overhead", "what distmon's timing costs your own job"),
     "horovod": ("distmon.tui.cli.horovod", "build Horovod for a Python environment"),
 }
