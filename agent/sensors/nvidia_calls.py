@@ -39,7 +39,11 @@ def _utilization(nvml: Nvml, handle: Handle) -> tuple[Any, ...]:
 
 
 def ask_memory(nvml: Nvml, handle: Handle) -> tuple[Any, ...]:
-    memory = nvml.nvmlDeviceGetMemoryInfo(handle)
+    """As nvidia-smi counts: without what the driver keeps for itself, which the first version of the call adds to `used`."""
+    try:
+        memory = nvml.nvmlDeviceGetMemoryInfo(handle, nvml.nvmlMemory_v2)
+    except (nvml.NVMLError_FunctionNotFound, nvml.NVMLError_ArgumentVersionMismatch):
+        memory = nvml.nvmlDeviceGetMemoryInfo(handle)
     return memory.used, memory.total
 
 

@@ -155,7 +155,7 @@ def test_what_a_gpu_does_not_support_is_asked_once(scenario: Scenario, play: Pla
     player.gpus()  # by now the slow values of the first second are there as well
     made = stub.stub_calls_made()
     (gpu,) = player.gpus()
-    assert stub.stub_calls_made() - made == 1
+    assert stub.stub_calls_made() - made == 1  # its load
     assert gpu.utilization_percent == 5
     assert gpu.power_w is None
     assert gpu.unavailable["power_w"] == "this GPU does not report it"
@@ -180,6 +180,16 @@ def test_a_gpu_that_shares_the_systems_memory_says_so(scenario: Scenario, play: 
     assert (gpu.memory_used_bytes, gpu.memory_total_bytes) == (400 * 1024, 1000 * 1024)
     assert gpu.notes["memory_used_bytes"] == "system memory, which this GPU shares"
     assert "memory_used_bytes" not in gpu.unavailable
+
+
+def test_memory_in_use_is_without_the_drivers_own_where_the_driver_can_tell(scenario: Scenario, play: Play) -> None:
+    for index in (0, 1):
+        scenario.add_gpu(index)
+        scenario.answer(index, "mem", 24 * GIB, 20 * GIB, GIB)
+    scenario.answer(1, "mem_v2", error="FunctionNotFound")
+    new, old = play(scenario, PATIENT_S).gpus()
+    assert (new.memory_used_bytes, new.memory_total_bytes) == (20 * GIB, 24 * GIB)
+    assert (old.memory_used_bytes, old.memory_total_bytes) == (21 * GIB, 24 * GIB)
 
 
 def test_energy_is_the_counters_and_never_negative_nor_of_two_samples(scenario: Scenario, play: Play) -> None:

@@ -12,7 +12,15 @@ from typing import Any
 SOURCE = Path(__file__).with_name("stub_nvml.c")
 LIBRARY = "libnvidia-ml.so.1"
 GIB = 1 << 30
-ERRORS = {"NotSupported": 3, "NoPermission": 4, "DriverNotLoaded": 9, "GpuIsLost": 15, "LibRmVersionMismatch": 18, "Unknown": 999}
+ERRORS = {
+    "NotSupported": 3,
+    "NoPermission": 4,
+    "DriverNotLoaded": 9,
+    "FunctionNotFound": 13,
+    "GpuIsLost": 15,
+    "LibRmVersionMismatch": 18,
+    "Unknown": 999,
+}
 LIBRARY_ITSELF = -1
 
 

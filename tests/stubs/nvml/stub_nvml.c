@@ -19,7 +19,7 @@
 #define MAX_VALUES 32
 #define NAME_BYTES 32
 #define MAX_GPUS 256
-enum { SUCCESS = 0, UNINITIALIZED = 1, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, DRIVER_NOT_LOADED = 9, TIMEOUT = 10,
+enum { SUCCESS = 0, UNINITIALIZED = 1, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, DRIVER_NOT_LOADED = 9, TIMEOUT = 10, FUNCTION_NOT_FOUND = 13,
        LIB_RM_VERSION_MISMATCH = 18 };
 
 typedef struct {
@@ -166,7 +166,17 @@ EXPORT int nvmlDeviceGetMemoryInfo(void *d, unsigned long long *out) {
     const Line *line;
     int error = ask(d, "mem", &line);
     if (error) return error;
-    out[0] = line->values[0], out[1] = line->values[0] - line->values[1], out[2] = line->values[1];
+    unsigned long long used = line->values[1] + (line->count > 2 ? line->values[2] : 0);
+    out[0] = line->values[0], out[1] = line->values[0] - used, out[2] = used;
+    return SUCCESS;
+}
+EXPORT int nvmlDeviceGetMemoryInfo_v2(void *d, unsigned long long *out) { /* out[0]: the version of the structure */
+    const Line *line;
+    if (ask(d, "mem_v2", &line) == FUNCTION_NOT_FOUND) return FUNCTION_NOT_FOUND;
+    int error = ask(d, "mem", &line);
+    if (error) return error;
+    unsigned long long reserved = line->count > 2 ? line->values[2] : 0;
+    out[1] = line->values[0], out[2] = reserved, out[3] = line->values[0] - line->values[1] - reserved, out[4] = line->values[1];
     return SUCCESS;
 }
 EXPORT int nvmlDeviceGetTemperature(void *d, int sensor, unsigned *out) {
