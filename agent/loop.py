@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 
 from distmon.agent.grid import next_on_grid
 from distmon.agent.identity import new_boot, node_joined, node_name
@@ -24,10 +25,19 @@ _GOODBYE_S = 0.4
 class Agent:
     """One node's agent. Raises DistmonError when an address cannot be had."""
 
-    def __init__(self, listen: list[str], rings: list[str], rate_hz: float, steps_hz: float, roots: Roots = REAL_ROOTS) -> None:
+    def __init__(
+        self,
+        listen: list[str],
+        rings: list[str],
+        rate_hz: float,
+        steps_hz: float,
+        roots: Roots = REAL_ROOTS,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.clock = SteadyClock()
         self.node = node_name()
         self._roots = roots
+        self._monotonic = monotonic
         self.boot = new_boot()
         self.publisher = Publisher(self.node, self.boot, listen)
         self.sampler = Sampler(self.node, roots)
@@ -46,17 +56,17 @@ class Agent:
         """Until `stop`, or until the process `parent` is no longer this one's parent."""
         self.sampler.prime()
         self.publisher.publish(NODE_STREAM, node_joined(self.node, self.boot, self.clock.now(), self._roots), keep="joined")
-        next_sample = next_intake = time.monotonic() + min(_FIRST_SAMPLE_AFTER_S, self._interval_s)
+        next_sample = next_intake = self._monotonic() + min(_FIRST_SAMPLE_AFTER_S, self._interval_s)
         while not self._stop_reason:
-            if time.monotonic() >= next_sample:
+            if self._monotonic() >= next_sample:
                 self._sample()
-                next_sample = next_on_grid(next_sample, self._interval_s, time.monotonic())
-            if time.monotonic() >= next_intake - _TOGETHER_S:
-                next_intake = next_on_grid(next_intake, self.intake.collect(), time.monotonic())
+                next_sample = next_on_grid(next_sample, self._interval_s, self._monotonic())
+            if self._monotonic() >= next_intake - _TOGETHER_S:
+                next_intake = next_on_grid(next_intake, self.intake.collect(), self._monotonic())
                 # Not PR_SET_PDEATHSIG: it also fires when the parent's starting thread ends, and the parent lives on.
                 if parent is not None and os.getppid() != parent:
                     self.stop("the process that started it is gone")
-            self.publisher.serve(min(next_sample, next_intake) - time.monotonic())
+            self.publisher.serve(min(next_sample, next_intake) - self._monotonic())
         self._leave()
 
     def close(self) -> None:
