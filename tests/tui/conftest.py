@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from rich.style import Style
@@ -22,6 +23,9 @@ from distmon.tui.app import DistmonApp
 from distmon.tui.budget import Budget
 
 CASES = Path(__file__).parent.parent / "data" / "cases"
+NEVER_S = 3600.0
+IDLE_S = 0.008
+"""The pilot takes the app to be idle when it has used no CPU for so long; the framework's own 20 ms add up to minutes here."""
 TRUECOLOR = {"COLORTERM": "truecolor", "LANG": "C.UTF-8"}
 
 
@@ -115,11 +119,29 @@ async def _open_app(
 ) -> AsyncIterator[Opened]:
     source = ListSource()
     app = DistmonApp(source, player, job, state=folded(events), environment={**TRUECOLOR, **(environment or {})})
-    # Every frame is a full one, whatever a slow machine makes of it.
+    # Every frame is a full one, whatever a slow machine makes of it, and comes when the test asks for it.
     app._budget = Budget(itertools.count(0, 1000).__next__)
-    async with app.run_test(size=size) as pilot:
-        await pilot.pause()
-        yield app, pilot, source
+    with (
+        patch.multiple("distmon.tui.app", FRAME_S=NEVER_S, TAKE_EVERY_S=NEVER_S),
+        patch.multiple("textual._wait", SLEEP_GRANULARITY=IDLE_S, SLEEP_IDLE=IDLE_S / 20),
+    ):
+        async with app.run_test(size=size) as pilot:
+            for name in ("press", "click", "resize_terminal"):
+                setattr(pilot, name, settled(pilot, getattr(pilot, name)))
+            await pilot.pause()
+            yield app, pilot, source
+
+
+def settled(pilot: Pilot[int], act: Callable[..., Awaitable[object]]) -> Callable[..., Awaitable[object]]:
+    """An act of the pilot that is over only when the messages that it led to have led to theirs."""
+
+    async def act_and_settle(*arguments: object, **options: object) -> object:
+        result = await act(*arguments, **options)
+        for _ in range(2):
+            await pilot.pause()
+        return result
+
+    return act_and_settle
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 ENDING = {"q", "ctrl+c", "ctrl+q", "ctrl+z"}
 KEYS = [key for command in COMMANDS for key in command.keys if key not in ENDING] + ["n", "x", "0", "backspace"]
-ROUNDS = int(os.environ.get("DISTMON_MONKEY_ROUNDS", "80"))
+ROUNDS = int(os.environ.get("DISTMON_MONKEY_ROUNDS", "40"))
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -116,7 +116,7 @@ def assert_restored(terminal: Terminal) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_a_signal_ends_it_with_128_plus_n_and_gives_the_terminal_back(
+def test_a_signal_stops_the_job_ends_with_128_plus_n_and_gives_the_terminal_back(
     start: Callable[..., Terminal], number: int
 ) -> None:
     terminal = start("job")
@@ -124,14 +124,6 @@ def test_a_signal_ends_it_with_128_plus_n_and_gives_the_terminal_back(
     os.kill(terminal.pid, number)
     assert os.waitstatus_to_exitcode(terminal.wait()) == 128 + number
     assert_restored(terminal)
-
-
-def test_a_signal_stops_the_job_that_was_started_here(start: Callable[..., Terminal]) -> None:
-    terminal = start("job")
-    terminal.read_until(lambda output: READY in output)
-    os.kill(terminal.pid, signal.SIGTERM)
-    terminal.wait()
-    terminal.drain()
     assert b"job stopped" in terminal.output
 
 
