@@ -136,7 +136,7 @@ class GraphTimes:
             rows = [[batches.pop(0) if batches else (0.0, 0.0) for _ in range(call.rows)] for call in step.calls]
             reduction = [reductions.pop(0) for _ in range(step.calls[-1].rows)] if reductions and step.reduced else []
             for numbers in finish(step, rows, reduction):
-                write(numbers)
+                write(*numbers)
 
     def _read(self, ring: Any, read: int) -> Tuple[List[Tuple[float, float]], int]:
         """New rows of `ring` after the first `read`, oldest first, and how many there are now in all."""

@@ -13,9 +13,11 @@ import struct
 from threading import get_ident
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 
-from .ring import UNSEEN, RingWriter, monotonic_ns
+from .ring import UNSEEN, RingWriter, StepSink, monotonic_ns
 
 INPUT_WAIT, COMPUTE, EXPOSED, OPTIMIZER = PHASES = range(4)
+UNCOUNTABLE = -(2**40)
+"""Samples of a batch that hold no tensor: however many are added to it, the sum stays negative."""
 
 NO_LOADER = "no DataLoader or tf.data iterator feeds this loop; waiting for its input counts as compute"
 
@@ -35,6 +37,7 @@ class StepTimer:
     """Times the steps of one worker on one thread, and writes them to its ring."""
 
     __slots__ = (
+        "_attention",
         "_backwards",
         "_batch_before",
         "_batch_start",
@@ -48,7 +51,6 @@ class StepTimer:
         "_exposed",
         "_fresh",
         "_graph",
-        "_in_step",
         "_initialising_since",
         "_made",
         "_mark",
@@ -65,10 +67,11 @@ class StepTimer:
         "epoch",
         "generation",
         "gpu",
-        "graph_ns",
+        "in_step",
         "manual",
         "passes_per_step",
         "ring",
+        "sink",
         "step",
         "thread",
     )
@@ -83,9 +86,9 @@ class StepTimer:
         self.passes_per_step = 1
         """Batches that the optimizer gathers into one step."""
         self.gpu: Optional[Any] = None
-        """Times the same phases on the GPU's clock, where training runs on one."""
-        self.graph_ns = 0
-        """Time of the last step in compiled graphs, which only the graph can split."""
+        """Times the same phases on the GPU's clock (`cuda_events.py`), where training runs on one."""
+        self.sink: StepSink = ring.step
+        """Where steps go."""
         self._seen: Set[int] = set()
         self._seen_all = False
         self._epochs_stated = False
@@ -106,6 +109,7 @@ class StepTimer:
         self._epochs_stated = False
         self._restart()
         self._initialising_since = self._mark
+        self._attention = True
 
     def _restart(self) -> None:
         """The running step begins now, with nothing counted."""
@@ -113,7 +117,8 @@ class StepTimer:
         self._start = self._mark = self._batch_start = now
         self._wait = self._compute = self._exposed = self._optimizer = self._graph = self._cut = 0
         self._samples = self._batches = self._backwards = self._fresh = 0
-        self._in_step = False
+        self.in_step = False
+        """An optimizer step has begun and not ended."""
         self._before = self._batch_before = Counts(0, 0, 0, 0, 0, 0)
 
     # Counting
@@ -134,7 +139,7 @@ class StepTimer:
         self._compute += now - self._mark
         self._mark = now
         self._backwards += 1
-        if self._pending or self._eval_start:
+        if self._attention:
             self.training_begins()
         if self.gpu is not None:
             self.gpu.mark(COMPUTE)
@@ -142,7 +147,7 @@ class StepTimer:
     def communication_begins(self) -> None:
         """The script begins to wait for a collective, by hand or in the middle of an optimizer step."""
         now = monotonic_ns()
-        if self._in_step:
+        if self.in_step:
             self._optimizer += now - self._mark
         self._mark = now
 
@@ -157,25 +162,23 @@ class StepTimer:
     def optimizer_begins(self) -> None:
         """The optimizer step begins. It may wait for collectives first."""
         self._mark = monotonic_ns()
-        self._in_step = True
+        self.in_step = True
 
     def optimizer_fails(self) -> None:
         """The optimizer step raised: no step ends."""
-        self._in_step = False
-
-    @property
-    def in_step(self) -> bool:
-        """An optimizer step has begun and not ended."""
-        return self._in_step
+        self.in_step = False
 
     def optimizer_ends(self) -> None:
         """Since the mark, the optimizer worked; its step is done, and with it the training step."""
         now = monotonic_ns()
         self._optimizer += now - self._mark
         self._mark = now
-        self._in_step = False
+        self.in_step = False
         if not self.manual:
-            self._write_step(now)
+            try:
+                self.end_step(now, self.sink)
+            except struct.error as error:
+                self.unseen("step", f"a number is out of range: {error}")
 
     def graph_ends(self, duration_ns: int) -> int:
         """The last `duration_ns` were a call into a compiled graph that trained; returns the time."""
@@ -215,17 +218,15 @@ class StepTimer:
             self._mark_batch()
         self._fresh = 0
         self._pending.append(source)
+        self._attention = True
 
     def batch_came(self, samples: int) -> None:
-        """The batch is there; what follows is the forward pass. `samples` is UNSEEN if it could not be counted."""
+        """The batch is there; what follows is the forward pass. `samples` is UNCOUNTABLE if they could not be counted."""
         now = monotonic_ns()
         self._wait += now - self._mark
         self._mark = now
         self._batches += 1
-        if samples < 0 or self._samples < 0:
-            self._samples = UNSEEN
-        else:
-            self._samples += samples
+        self._samples += samples
         if self.gpu is not None:
             self.gpu.mark(INPUT_WAIT)
 
@@ -281,6 +282,7 @@ class StepTimer:
         """The script puts its model into evaluation mode."""
         if not self._backwards and not self._eval_start:
             self._eval_start = self._eval_end = monotonic_ns()
+            self._attention = True
             self._before = self._counts()
 
     def evaluation_goes_on(self) -> None:
@@ -343,45 +345,35 @@ class StepTimer:
                 self._restart()
                 return
         self._stated_samples = samples
-        self._write_step(monotonic_ns())
+        self.attempt("step", lambda: self.end_step(monotonic_ns(), self.sink))
         self._stated_samples = None
 
-    def _write_step(self, end: int) -> None:
-        numbers = self.take_step(end)
-        try:
-            if self.gpu is None:
-                self.ring.step(numbers)
-            else:
-                self.gpu.step(numbers)
-        except struct.error:
-            self.unseen("step", f"a number is out of range: {numbers}")
-
-    def take_step(self, end: int) -> Tuple[int, ...]:
-        """The step that ends at `end`, as the ring wants it; a new one begins."""
-        if self._eval_start or self._initialising_since or self._pending:
+    def end_step(self, end: int, sink: StepSink) -> None:
+        """Give the step that ends at `end` to `sink`; a new one begins."""
+        if self._attention:
             self._before_step_ends()
         duration = end - self._start - self._cut
-        numbers = (
-            self.step,
-            self.generation,
-            self.epoch,
-            end - duration,
-            duration,
-            self._wait,
-            self._compute,
-            self._exposed,
-            self._optimizer,
-            self._samples,
-            self._batches or self._backwards or 1,
-        )
-        if not self._seen_all or self._stated_samples is not None:
-            numbers = self._only_seen(numbers)
-        self.graph_ns = self._graph
-        self.step += 1
+        step = self.step
+        if self._seen_all and self._samples >= 0:
+            sink(
+                step,
+                self.generation,
+                self.epoch,
+                end - duration,
+                duration,
+                self._wait,
+                self._compute,
+                self._exposed,
+                self._optimizer,
+                self._samples,
+                self._batches,
+            )
+        else:
+            sink(step, self.generation, self.epoch, end - duration, duration, *self._only_seen(step))
+        self.step = step + 1
         self._start = end
         self._wait = self._compute = self._exposed = self._optimizer = self._graph = self._cut = 0
         self._samples = self._batches = self._backwards = self._fresh = 0
-        return numbers
 
     def _before_step_ends(self) -> None:
         """What came before the step that ends now is over: initialisation, evaluation, batches that nobody knew to train."""
@@ -392,16 +384,18 @@ class StepTimer:
             self._initialising_since = 0
         if self._pending:
             self._epoch_begins()
+        self._attention = False
 
-    def _only_seen(self, numbers: Tuple[int, ...]) -> Tuple[Any, ...]:
-        """The same numbers, with UNSEEN for the phases that no hook can see here."""
-        phases = tuple(number if phase in self._seen else UNSEEN for phase, number in zip(PHASES, numbers[5:9]))
-        samples = numbers[9] if INPUT_WAIT in self._seen else UNSEEN
+    def _only_seen(self, step: int) -> List[int]:
+        """The phases of the step, its samples and batches, with UNSEEN for what no hook can see here."""
         if not self._graph:
-            self._explain(numbers[0])
+            self._explain(step)
+        counted = (self._wait, self._compute, self._exposed, self._optimizer)
+        phases = [number if phase in self._seen else UNSEEN for phase, number in zip(PHASES, counted)]
+        samples = self._samples if INPUT_WAIT in self._seen and self._samples >= 0 else UNSEEN
         if self._stated_samples is not None:
             samples = self._stated_samples
-        return numbers[:5] + phases + (samples, numbers[10])
+        return [*phases, samples, self._batches or self._backwards or 1]
 
     def _explain(self, step: int) -> None:
         """Say why, once it is clear that it stays so."""

@@ -9,7 +9,7 @@ from typing import Any, Callable, List, Optional
 from .graph_times import Call, GraphTimes, wall_s
 from .patching import Function, cut, wrap
 from .ring import UNSEEN, monotonic_ns
-from .steps import COMPUTE, EXPOSED, OPTIMIZER, StepTimer
+from .steps import COMPUTE, EXPOSED, OPTIMIZER, UNCOUNTABLE, StepTimer
 from .worker import Worker, watch
 
 
@@ -203,8 +203,10 @@ class TensorFlowHooks:
     def _step(self, reduced: bool, end: int) -> None:
         calls, self._calls = self._calls, []
         if not self.timer.manual:
-            numbers = self.timer.take_step(end)
-            self.timer.attempt("step", lambda: self.times.hold((*numbers[:10], len(calls)), calls, reduced))
+            self.timer.end_step(
+                end,
+                lambda *numbers: self.timer.attempt("step", lambda: self.times.hold((*numbers[:10], len(calls)), calls, reduced)),
+            )
 
     def steps_taken(self, count: int) -> None:
         """Keras took `count` steps in the call that has just ended."""
@@ -263,7 +265,7 @@ class TensorFlowHooks:
     def _count(self, batch: Any) -> int:
         tensors = self.tf.nest.flatten(batch)
         shape = getattr(tensors[0], "shape", None) if tensors else None
-        return int(shape[0]) if shape else UNSEEN
+        return int(shape[0]) if shape else UNCOUNTABLE
 
     def hook_optimizer(self, module: Any, name: str) -> None:
         """Class `module.name` applies gradients eagerly: that ends a step."""

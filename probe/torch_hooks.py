@@ -9,9 +9,10 @@ from threading import get_ident
 from types import ModuleType
 from typing import Any, Callable, Dict, List
 
+from .cuda_events import CudaTimer
 from .patching import Function, cut, wrap
 from .ring import UNSEEN
-from .steps import COMPUTE, EXPOSED, OPTIMIZER, StepTimer
+from .steps import COMPUTE, EXPOSED, OPTIMIZER, UNCOUNTABLE, StepTimer
 from .worker import Worker, watch
 
 WAIT = "horovod_torch_wait_and_clear"
@@ -19,7 +20,7 @@ WAIT = "horovod_torch_wait_and_clear"
 
 def install(worker: Worker) -> None:
     """Hook what is imported of torch, and what will be."""
-    hooks = {
+    hooks: Dict[str, Callable[[StepTimer, Any], None]] = {
         "torch.autograd": _hook_autograd,
         "torch.utils.data.dataloader": _hook_dataloader,
         "torch.utils.data.distributed": _hook_sampler,
@@ -27,13 +28,13 @@ def install(worker: Worker) -> None:
         "torch.serialization": _hook_serialization,
         "horovod.torch.mpi_ops": _hook_collectives,
         "horovod.torch.functions": _hook_broadcasts,
-        "horovod.torch.optimizer": _hook_optimizer,
+        "horovod.torch.optimizer": partial(_hook_optimizer, worker),
     }
     for name, hook in hooks.items():
         watch.add(name, _guarded(worker, name, hook))
 
 
-def _guarded(worker: Worker, name: str, hook: Callable[[StepTimer, ModuleType], None]) -> Callable[[ModuleType], None]:
+def _guarded(worker: Worker, name: str, hook: Callable[[StepTimer, Any], None]) -> Callable[[ModuleType], None]:
     return lambda module: worker.timer.attempt(name, lambda: hook(worker.timer, module))
 
 
@@ -91,7 +92,7 @@ def _length(loader: Any) -> int:
 
 
 def count_samples(data: Any) -> int:
-    """Samples in a batch: the first dimension of the first tensor in it, UNSEEN if there is none."""
+    """Samples in a batch: the first dimension of the first tensor in it, UNCOUNTABLE if there is none."""
     while True:
         if isinstance(data, (list, tuple)) and data:
             data = data[0]
@@ -99,10 +100,10 @@ def count_samples(data: Any) -> int:
             data = next(iter(data.values()))
         else:
             break
-    size = getattr(data, "size", None)
-    if callable(size) and data.dim():
+    try:
         return int(data.size(0))
-    return UNSEEN
+    except (AttributeError, IndexError, TypeError, ValueError):
+        return UNCOUNTABLE
 
 
 def _hook_sampler(timer: StepTimer, module: Any) -> None:
@@ -173,7 +174,7 @@ def _hook_collectives(timer: StepTimer, module: Any) -> None:
     timer.sees(EXPOSED)
 
 
-def _hook_optimizer(timer: StepTimer, module: Any) -> None:
+def _hook_optimizer(worker: Worker, timer: StepTimer, module: Any) -> None:
     from horovod.torch.mpi_ops import mpi_lib
 
     hooked_wait = getattr(mpi_lib, WAIT)
@@ -188,6 +189,7 @@ def _hook_optimizer(timer: StepTimer, module: Any) -> None:
                 while plain_steps:
                     plain_steps.pop().remove()
                 timer.passes_per_step = max(1, int(self.backward_passes_per_step))
+                timer.attempt("compute", lambda: _time_on_gpu(worker, self))
                 timer.attempt("model", lambda: timer.message(_describe(module, self)))
 
         return __init__
@@ -214,6 +216,15 @@ def _hook_optimizer(timer: StepTimer, module: Any) -> None:
         wrap(cls, "step", partial(_timed_step, timer))
     wrap(module._DistributedOptimizer, "synchronize", make_synchronize)
     timer.sees(OPTIMIZER)
+
+
+def _time_on_gpu(worker: Worker, optimizer: Any) -> None:
+    """Let the GPU's clock split the steps, if the parameters are on one."""
+    timer = worker.timer
+    if timer.gpu is None and any(parameter.is_cuda for group in optimizer.param_groups for parameter in group["params"]):
+        timer.gpu = CudaTimer(sys.modules["torch"].cuda, timer.ring.step)
+        timer.sink = timer.gpu.step
+        worker.flushers.append(timer.gpu.flush)
 
 
 def _timed_step(timer: StepTimer, original: Function) -> Function:

@@ -30,7 +30,7 @@ def _numbers(step: Step) -> tuple[int, ...]:
 
 def _write_steps(writer: RingWriter, first: int, end: int) -> None:
     for index in range(first, end):
-        writer.step(_numbers(STEP._replace(step=index)))
+        writer.step(*_numbers(STEP._replace(step=index)))
 
 
 def _steps(reader: RingReader) -> list[int]:
@@ -41,7 +41,7 @@ def test_records_come_back_as_they_were_written(directory: str) -> None:
     writer = RingWriter.create(directory, capacity=64)
     reader = RingReader(writer.path)
     text = {"type": "mark", "text": "ä" * 400}
-    writer.step(_numbers(STEP))
+    writer.step(*_numbers(STEP))
     writer.message(text)
     writer.span("evaluation", 5, 6, "validation\nof epoch 1")
     assert reader.read() == [STEP, Message(text), Span("evaluation", 5, 6, "validation\nof epoch 1")]
@@ -134,7 +134,7 @@ def test_steps_written_before_kill_9_are_all_there(directory: str) -> None:
     code = (
         "import os, sys\nfrom distmon.probe.ring import RingWriter\n"
         "writer = RingWriter.create(sys.argv[1], capacity=4096)\n"
-        "for i in range(2000): writer.step((i, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1))\n"
+        "for i in range(2000): writer.step(i, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1)\n"
         "os.kill(os.getpid(), 9)\n"
     )
     done = subprocess.run([sys.executable, "-c", code, directory], check=False)
@@ -147,7 +147,7 @@ def test_reading_while_writing_never_yields_a_wrong_record(directory: str) -> No
     code = (
         "import sys\nfrom distmon.probe.ring import RingWriter\n"
         "writer = RingWriter.create(sys.argv[1], capacity=64)\nprint('ready', flush=True)\nsys.stdin.readline()\n"
-        "for i in range(60000): writer.step((i, 0, 0, i, i, i, i, i, i, 1, 1))\n"
+        "for i in range(60000): writer.step(i, 0, 0, i, i, i, i, i, i, 1, 1)\n"
         "writer.close()\n"
     )
     with subprocess.Popen(
