@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from distmon.core.quantiles import quantile
 from distmon.core.state import NodeState, SessionState
-from distmon.core.steps import PHASES, Generation, RankSteps, Totals, batch_totals
+from distmon.core.steps import PHASES, Generation, RankSteps, Totals
 from distmon.core.warmup import MIN_STEPS, Warmup, find_warmup
 
 ROLLING_S = 30.0
@@ -314,21 +314,11 @@ def rank_rows(state: SessionState) -> list[RankRow]:
 
 def recent_split(rank: RankSteps, count: int = RECENT) -> Split | None:
     """Mean over a rank's last steps."""
-    return split(_recent_totals(rank, count))
-
-
-def _recent_totals(rank: RankSteps, count: int = RECENT) -> Totals:
-    """Sums over whole batches, the latest first, until they hold at least `count` steps."""
-    total = Totals()
-    for batch in reversed(rank.batches):
-        total = total.plus(batch_totals(batch))
-        if total.steps >= count:
-            break
-    return total
+    return split(rank.last_totals(count))
 
 
 def _recent_rate(rank: RankSteps) -> float | None:
-    total = _recent_totals(rank)
+    total = rank.last_totals(RECENT)
     if not total.duration_ns or total.sampled_steps < total.steps:
         return None
     return total.samples / total.duration_ns * 1e9

@@ -100,6 +100,8 @@ class RankSteps:
     """Totals after batches past the prefix, at a widening spacing."""
     batches: deque[StepsRecorded] = field(default_factory=deque)
     """The last batches, that hold at least RECENT_STEPS steps between them."""
+    batch_sums: deque[Totals] = field(default_factory=deque)
+    """The sums of each of `batches`."""
     kept_steps: int = 0
 
     def add(self, batch: StepsRecorded) -> Totals:
@@ -114,7 +116,7 @@ class RankSteps:
             self._checkpoint()
         self.durations.extend([duration / 1e9 for duration in batch.duration_ns])
         self.micro_batches += sum(batch.micro_batches) if batch.micro_batches else count
-        self._keep(batch, count)
+        self._keep(batch, added)
         self.worker = batch.worker
         if self.first_start is None:
             self.first_start = batch.origin
@@ -149,18 +151,34 @@ class RankSteps:
 
     def usual_step_s(self) -> float:
         """Median of the last few steps; 0 before the first."""
-        last: list[int] = []
-        for batch in reversed(self.batches):
-            last.extend(batch.duration_ns)
-            if len(last) >= USUAL_STEPS:
-                break
-        return (median(last) or 0.0) / 1e9
+        return (median(d for batch in self.last_batches(USUAL_STEPS) for d in batch.duration_ns) or 0.0) / 1e9
 
-    def _keep(self, batch: StepsRecorded, count: int) -> None:
+    def last_batches(self, count: int) -> list[StepsRecorded]:
+        """Whole batches, the latest first, until they hold at least `count` steps."""
+        chosen: list[StepsRecorded] = []
+        for batch in reversed(self.batches):
+            chosen.append(batch)
+            count -= len(batch.duration_ns)
+            if count <= 0:
+                break
+        return chosen
+
+    def last_totals(self, count: int) -> Totals:
+        """The sums of `last_batches`."""
+        total = Totals()
+        for sums in reversed(self.batch_sums):
+            total = total.plus(sums)
+            if total.steps >= count:
+                break
+        return total
+
+    def _keep(self, batch: StepsRecorded, sums: Totals) -> None:
         self.batches.append(batch)
-        self.kept_steps += count
-        while self.kept_steps - (oldest := len(self.batches[0].duration_ns)) >= RECENT_STEPS:
+        self.batch_sums.append(sums)
+        self.kept_steps += sums.steps
+        while self.kept_steps - (oldest := self.batch_sums[0].steps) >= RECENT_STEPS:
             self.batches.popleft()
+            self.batch_sums.popleft()
             self.kept_steps -= oldest
 
     def _checkpoint(self) -> None:
@@ -183,11 +201,6 @@ def _columns(batch: StepsRecorded) -> list[Sequence[int | None]]:
         batch.optimizer_ns or nothing,
         batch.samples or nothing,
     ]
-
-
-def batch_totals(batch: StepsRecorded) -> Totals:
-    """The sums of one batch."""
-    return _sum(_columns(batch))
 
 
 def step_totals(batch: StepsRecorded) -> list[Totals]:

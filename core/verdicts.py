@@ -5,6 +5,8 @@ All shares have one denominator: the ranks' step time of the window. Where a pha
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from msgspec import Struct
 
 from distmon.core.measures import ALL_PHASES, RECENT, Split, current_generation, elapsed, recent_split, step_split, warmup
@@ -37,16 +39,21 @@ class Verdict(Struct, frozen=True, kw_only=True):
     gain_percent: tuple[float, float] | None = None
 
 
+_Splits = dict[int, Split]
+"""The mean recent step of each rank."""
+
+
 def verdicts(state: SessionState) -> list[Verdict]:
     """The findings, the gravest first; empty where there is not enough to tell."""
     generation = current_generation(state)
     if generation is None or all(r.totals.steps < RECENT for r in generation.ranks.values()):
         return [v for v in (_stall(state, generation),) if v]
+    splits = {number: s for number, r in generation.ranks.items() if (s := recent_split(r))}
     found = [
         _stall(state, generation),
-        *_stragglers(state, generation),
-        _input_bound(state, generation),
-        _communication_bound(state, generation),
+        *_stragglers(state, generation, splits),
+        _input_bound(state, generation, splits),
+        _communication_bound(state, generation, splits),
         _cpu_oversubscribed(state),
         _wall_dominated(state, generation),
     ]
@@ -72,9 +79,8 @@ def _stall(state: SessionState, generation: Generation | None) -> Verdict | None
     )
 
 
-def _stragglers(state: SessionState, generation: Generation) -> list[Verdict]:
+def _stragglers(state: SessionState, generation: Generation, splits: _Splits) -> list[Verdict]:
     """Ranks that the others wait for: they wait least in the collective, and their own work is longer."""
-    splits = {number: s for number, r in generation.ranks.items() if (s := recent_split(r))}
     waits = {number: s.exposed_communication for number, s in splits.items() if s.exposed_communication is not None}
     if len(waits) < 2 or len(waits) < len(generation.ranks):
         return []
@@ -139,23 +145,31 @@ def _excess_phase(own: Split, usual: _Usual) -> tuple[str | None, float]:
 
 def _lateness_range(generation: Generation, rank: int) -> tuple[float, float]:
     """Interquartile range over steps, in percent of the step, of the others' median wait less this rank's."""
-    exposed: dict[int, list[float]] = {}
+    waits: dict[int, list[int]] = {}
     for r in generation.ranks.values():
         if r.rank != rank:
-            for step in r.recent(RECENT):
-                if (wait := step.phases_s[2]) is not None:
-                    exposed.setdefault(step.step, []).append(wait)
-    shares = []
-    for step in generation.ranks[rank].recent(RECENT):
-        own, others = step.phases_s[2], exposed.get(step.step, [])
-        if own is not None and len(others) == len(generation.ranks) - 1 and step.duration_s > 0:
-            shares.append(100 * ((median(others) or 0.0) - own) / step.duration_s)
-    shares.sort()
+            for step, wait, _ in _recent_waits(r):
+                waits.setdefault(step, []).append(wait)
+    others = len(generation.ranks) - 1
+    shares = sorted(
+        100 * ((median(waits[step]) or 0.0) - wait) / duration
+        for step, wait, duration in _recent_waits(generation.ranks[rank])
+        if len(waits.get(step, ())) == others
+    )
     return quantile(shares, 0.25) or 0.0, quantile(shares, 0.75) or 0.0
 
 
-def _input_bound(state: SessionState, generation: Generation) -> Verdict | None:
-    shares = sorted(v for r in generation.ranks.values() if (s := recent_split(r)) and (v := s.share("input_wait")) is not None)
+def _recent_waits(rank: RankSteps) -> Iterator[tuple[int, int, int]]:
+    """(step, exposed communication, duration) in ns, of recent steps in which communication was seen."""
+    for batch in rank.last_batches(RECENT):
+        exposed = batch.exposed_communication_ns or []
+        for step, (wait, duration) in enumerate(zip(exposed, batch.duration_ns, strict=False), batch.first_step):
+            if wait is not None and duration > 0:
+                yield step, wait, duration
+
+
+def _input_bound(state: SessionState, generation: Generation, splits: _Splits) -> Verdict | None:
+    shares = sorted(v for s in splits.values() if (v := s.share("input_wait")) is not None)
     share = quantile(shares, 0.5)
     if share is None or share < INPUT_SHARE:
         return None
@@ -165,16 +179,15 @@ def _input_bound(state: SessionState, generation: Generation) -> Verdict | None:
         evidence=f"median rank over the last {RECENT} steps; least {shares[0]:.0%}, most {shares[-1]:.0%}",
         try_first=_REMEDIES["input_wait"],
         phase="input_wait",
-        gain_percent=_phase_range(generation, 0),
+        gain_percent=_phase_range(generation, "input_wait"),
         from_s=_window(state, generation)[0],
         to_s=_window(state, generation)[1],
     )
 
 
-def _communication_bound(state: SessionState, generation: Generation) -> Verdict | None:
+def _communication_bound(state: SessionState, generation: Generation, splits: _Splits) -> Verdict | None:
     """The least exposed communication of any rank: that much is transfer, waiting for nobody."""
-    splits = [s for r in generation.ranks.values() if (s := recent_split(r))]
-    shares = [v for s in splits if (v := s.share("exposed_communication")) is not None]
+    shares = [v for s in splits.values() if (v := s.share("exposed_communication")) is not None]
     if len(shares) < len(generation.ranks) or len(shares) < 2 or min(shares) < COMMUNICATION_SHARE:
         return None
     return Verdict(
@@ -183,7 +196,7 @@ def _communication_bound(state: SessionState, generation: Generation) -> Verdict
         evidence=f"exposed communication between {min(shares):.0%} and {max(shares):.0%} over ranks, last {RECENT} steps",
         try_first="a larger batch per rank, gradient accumulation, or fp16 compression of the gradients",
         phase="exposed_communication",
-        gain_percent=_phase_range(generation, 2),
+        gain_percent=_phase_range(generation, "exposed_communication"),
         from_s=_window(state, generation)[0],
         to_s=_window(state, generation)[1],
     )
@@ -244,26 +257,23 @@ def _wall_dominated(state: SessionState, generation: Generation) -> Verdict | No
     )
 
 
-def _phase_range(generation: Generation, column: int) -> tuple[float, float]:
+def _phase_range(generation: Generation, phase: str) -> tuple[float, float]:
     """Interquartile range of a phase in percent of the step, over the recent steps of all ranks."""
     shares = sorted(
-        100 * value / s.duration_s
+        100 * value / duration
         for r in generation.ranks.values()
-        for s in r.recent(RECENT)
-        if (value := s.phases_s[column]) is not None and s.duration_s > 0
+        for batch in r.last_batches(RECENT)
+        for value, duration in zip(getattr(batch, f"{phase}_ns") or (), batch.duration_ns, strict=False)
+        if value is not None and duration > 0
     )
     return quantile(shares, 0.25) or 0.0, quantile(shares, 0.75) or 0.0
 
 
 def _window(state: SessionState, generation: Generation) -> tuple[float | None, float | None]:
     """From and to, in seconds since the job started, of the recent steps."""
-
-    def edges(rank: RankSteps) -> tuple[float, float]:
-        steps = rank.recent(RECENT)
-        return steps[0].end - steps[0].duration_s, steps[-1].end
-
-    spans = [edges(r) for r in generation.ranks.values()]
-    return _since(state, min(a for a, _ in spans)), _since(state, max(b for _, b in spans))
+    starts = [r.last_batches(RECENT)[-1].origin for r in generation.ranks.values()]
+    ends = [r.last_end for r in generation.ranks.values() if r.last_end is not None]
+    return _since(state, min(starts)), _since(state, max(ends))
 
 
 def _since(state: SessionState, at: float) -> float | None:
