@@ -1,0 +1,197 @@
+"""What the probe costs a training: the same loop with its hooks and without, in turns, CPU time.
+
+The loop runs in a process of its own, armed as `distmon run` arms it. There the hooks are taken off and put back between
+short bursts, so that both sides meet the same machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from figures import figure
+
+PROBE = Path(__file__).parents[1] / "probe"
+ROUNDS = 40
+BURST = 512
+"""Steps in a burst: long enough for the interpreter to settle after the hooks were changed."""
+KERAS_ROUNDS = 40
+KERAS_BURST = 32
+PACED_S = 4.0
+
+
+class Comparison(NamedTuple):
+    """Two ways to do the same, measured in turns."""
+
+    plain: float
+    """Median of the runs without."""
+    difference: float
+    """Median of (with - without) over the rounds."""
+    ratio: float
+    """Median of (with / without) over the rounds."""
+    ratio_low: float
+    ratio_high: float
+    """Bounds of the ratio that hold its median with 95 % confidence, whatever the distribution."""
+
+
+def compare(measured: Callable[[], float], plain: Callable[[], float], rounds: int) -> Comparison:
+    """Run both in turns, the order changing from round to round, and compare the pairs. The first round warms up."""
+    pairs = []
+    for index in range(rounds + 1):
+        if index % 2:
+            with_probe, without = measured(), plain()
+        else:
+            without, with_probe = plain(), measured()
+        pairs.append((with_probe, without))
+    return compared(pairs[1:])
+
+
+def compared(pairs: list[tuple[float, float]]) -> Comparison:
+    """What pairs of (with, without) say."""
+    ratios = sorted(with_probe / without for with_probe, without in pairs)
+    margin = round(0.98 * len(ratios) ** 0.5)
+    middle = len(ratios) // 2
+    return Comparison(
+        statistics.median(without for _, without in pairs),
+        statistics.median(with_probe - without for with_probe, without in pairs),
+        statistics.median(ratios),
+        ratios[max(0, middle - margin)],
+        ratios[min(len(ratios) - 1, middle + margin)],
+    )
+
+
+# In the training process
+
+
+def hooks(on: bool) -> None:
+    """Put the probe's wrappers on, or take them off."""
+    sys.modules["_distmon_probe.patching"].switch(on)
+
+
+def torch_loop() -> dict[str, Any]:
+    """Cost per step of a small model with a DataLoader, hooks on and off."""
+    import horovod.torch as hvd
+    import torch
+
+    hvd.init()
+    torch.set_num_threads(1)
+    data = torch.utils.data.TensorDataset(torch.randn(BURST * 4, 64), torch.randn(BURST * 4, 1))
+    loader = torch.utils.data.DataLoader(data, batch_size=4)
+    model = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 1))
+
+    def optimizer() -> Any:
+        plain = torch.optim.SGD(model.parameters(), lr=1e-6)
+        return hvd.DistributedOptimizer(plain, named_parameters=model.named_parameters())
+
+    # An optimizer keeps the wrappers that were there when it was made.
+    hooks(True)
+    hooked = optimizer()
+    hooks(False)
+    bare = optimizer()
+
+    def step(chosen: Any, batch: Any, target: Any) -> None:
+        chosen.zero_grad()
+        loss: Any = torch.nn.functional.mse_loss(model(batch), target)
+        loss.backward()
+        chosen.step()
+
+    def burst(chosen: Any, on: bool) -> float:
+        hooks(on)
+        begin = time.thread_time()
+        for batch, target in loader:
+            step(chosen, batch, target)
+        return (time.thread_time() - begin) / BURST * 1e6
+
+    def paced(chosen: Any, on: bool) -> float:
+        """CPU of everything but the step's thread, in percent of a core, at 100 steps/s."""
+        hooks(on)
+        others, begin = time.process_time() - time.thread_time(), time.monotonic()
+        while time.monotonic() - begin < PACED_S / 4:
+            for batch, target in loader:
+                step(chosen, batch, target)
+                time.sleep(0.01)
+                if time.monotonic() - begin >= PACED_S / 4:
+                    break
+        return (time.process_time() - time.thread_time() - others) / (time.monotonic() - begin) * 100
+
+    cost = compare(lambda: burst(hooked, True), lambda: burst(bare, False), ROUNDS)
+    background = statistics.median(paced(hooked, True) - paced(bare, False) for _ in range(4))
+    return {"cost": cost, "background": background}
+
+
+def keras_loop() -> dict[str, Any]:
+    """Cost of a Keras step of some milliseconds: the clocks in its graph, and the hooks around it."""
+    import horovod.tensorflow.keras as hvd
+    import numpy as np
+    import tensorflow as tf
+
+    hvd.init()
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    inputs, labels = np.random.rand(KERAS_BURST * 32, 256).astype("float32"), np.random.randint(0, 10, KERAS_BURST * 32)
+
+    def model() -> Any:
+        layers = [tf.keras.layers.Dense(600, activation="relu", input_shape=(256,))]
+        layers += [tf.keras.layers.Dense(600, activation="relu") for _ in range(4)]
+        network = tf.keras.Sequential([*layers, tf.keras.layers.Dense(10)])
+        loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        network.compile(hvd.DistributedOptimizer(tf.keras.optimizers.SGD(1e-6)), loss=loss)
+        network.fit(inputs, labels, batch_size=32, epochs=1, verbose=0)
+        return network
+
+    # A graph keeps the clocks that were put in when it was traced.
+    hooks(True)
+    hooked = model()
+    hooks(False)
+    bare = model()
+
+    def burst(network: Any, on: bool) -> float:
+        hooks(on)
+        begin = time.process_time()
+        network.fit(inputs, labels, batch_size=32, epochs=1, verbose=0)
+        return (time.process_time() - begin) / KERAS_BURST * 1e6
+
+    return {"cost": compare(lambda: burst(hooked, True), lambda: burst(bare, False), KERAS_ROUNDS)}
+
+
+# In the benchmark
+
+
+def run(loop: str) -> dict[str, Any]:
+    """What `loop` measured, in a process that is the only rank of a job."""
+    parent = "/dev/shm" if Path("/dev/shm").is_dir() else None
+    with tempfile.TemporaryDirectory(dir=parent) as rings:
+        environment = dict(os.environ, HOROVOD_RANK="0", DISTMON_RING_DIR=rings, PYTHONPATH=str(PROBE / "site"))
+        environment.update(TF_CPP_MIN_LOG_LEVEL="3", OMP_NUM_THREADS="1")
+        command = [sys.executable, __file__, "--loop", loop]
+        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True, text=True)
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def main() -> None:
+    torch = run("torch")
+    cost = Comparison(*torch["cost"])
+    how = f"median of {ROUNDS} pairs of {BURST} steps in turns, thread CPU time, on a step of {cost.plain:.0f} us"
+    figure("probe_step_cpu_us", cost.difference, "us/step", how)
+    paced = f"CPU of all other threads at 100 steps/s, with minus without, {PACED_S:.0f} s each; the probe has no thread"
+    figure("probe_background_core_percent", max(0.0, torch["background"]), "% of a core", paced)
+    keras = Comparison(*run("keras")["cost"])
+    how = f"median of {KERAS_ROUNDS} pairs of {KERAS_BURST} steps in turns, process CPU time, on a step of {keras.plain:.0f} us"
+    how += f"; 95 % interval {(keras.ratio_low - 1) * 100:.2f} to {(keras.ratio_high - 1) * 100:.2f} %"
+    figure("probe_keras_step_percent", (keras.ratio - 1) * 100, "% of a step", how)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--loop"]:
+        print(json.dumps({"torch": torch_loop, "keras": keras_loop}[sys.argv[2]]()))
+    else:
+        main()
