@@ -6,6 +6,7 @@ import os
 import time
 from pathlib import Path
 
+from distmon.agent.gpu_ranks import GpuUser
 from distmon.agent.grid import next_on_grid
 from distmon.agent.records import Kept, Worker
 from distmon.agent.sampler import Sampler
@@ -138,9 +139,13 @@ class Intake:
         return len(records) / ring.reader.header.capacity
 
     def _rank_known(self, ring: _Ring) -> None:
-        """Lets the sensors know: the rank's process, and the interface that the job talks over."""
-        self._sampler.processes.watch(ring.worker.pid, ring.worker.rank)
-        interface = ring.interface or ("lo" if ring.worker.local_job else "")
+        """Lets the sensors know: the rank's process, its GPU, and the interface that the job talks over."""
+        worker = ring.worker
+        self._sampler.processes.watch(worker.pid, worker.rank)
+        if worker.rank is not None and worker.local_rank is not None:
+            user = GpuUser(worker.pid, worker.rank, worker.local_rank, worker.visible_devices)
+            self._sampler.gpus.watch(worker.worker, user)
+        interface = ring.interface or ("lo" if worker.local_job else "")
         if interface:
             self._sampler.network.used_by_training |= {interface}
 
@@ -148,6 +153,7 @@ class Intake:
         """The writer is gone and its records are read: nobody needs the file any more."""
         self._publish(ring.worker.finish())
         self._sampler.processes.forget(ring.worker.pid)
+        self._sampler.gpus.forget(ring.worker.worker)
         if ring.worker.unreadable:
             self._warn(f"{ring.worker.unreadable} messages of rank {ring.worker.rank} were not understood")
         ring.reader.close()

@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable
 
 from distmon.agent.grid import next_on_grid
-from distmon.agent.identity import new_boot, node_joined, node_name
+from distmon.agent.identity import host_name, new_boot, node_joined, node_name
 from distmon.agent.intake import Intake
 from distmon.agent.sampler import Sampler
 from distmon.agent.sensors.base import REAL_ROOTS, Roots
-from distmon.core.events import NodeLeft
+from distmon.core.events import NodeLeft, NoticeGiven
 from distmon.wire.clock import SteadyClock
 from distmon.wire.publisher import Publisher
 
@@ -36,6 +36,7 @@ class Agent:
     ) -> None:
         self.clock = SteadyClock()
         self.node = node_name()
+        self._host = host_name()
         self._roots = roots
         self._monotonic = monotonic
         self.boot = new_boot()
@@ -79,7 +80,12 @@ class Agent:
         stepped = self.clock.step(self.node)
         if stepped is not None:
             self.publisher.publish(NODE_STREAM, stepped)
-        self.publisher.publish(NODE_STREAM, self.sampler.sample(self.clock.now()))
+        sample = self.sampler.sample(self.clock.now())
+        self.publisher.publish(NODE_STREAM, sample)
+        while self.sampler.notices:
+            severity, text = self.sampler.notices.popleft()
+            notice = NoticeGiven(at=sample.at, severity=severity, text=f"{self._host}: {text}", source="agent")
+            self.publisher.publish(NODE_STREAM, notice)
 
     def _leave(self) -> None:
         os.read(self._wake_read, 4096)

@@ -69,6 +69,10 @@ class Worker:
         self.host = header.host
         self.worker = f"{node}/{header.pid}-{header.start_ticks}"
         self.rank: int | None = None
+        self.local_rank: int | None = None
+        """None until the worker has said it itself."""
+        self.visible_devices: dict[str, str] = {}
+        """The variables of its environment that say which GPUs it may see."""
         self.local_job = False
         """All ranks of the job are on this node."""
         self.unreadable = 0
@@ -133,6 +137,7 @@ class Worker:
             self.unreadable += 1
             return None
         self.rank, self._epoch = known.rank, None
+        self.local_rank, self.visible_devices = known.local_rank, known.visible_devices
         self.local_job = 0 < known.size == known.local_size
         framework, version = next(iter(known.frameworks.items()), ("", ""))
         return WorkerIdentified(

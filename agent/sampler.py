@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
+from distmon.agent.gpu_ranks import GpuRanks
 from distmon.agent.sensors import SOURCES, Source
-from distmon.agent.sensors.base import REAL_ROOTS, Reading, Roots, Sensor, why
+from distmon.agent.sensors.base import REAL_ROOTS, Notice, Reading, Roots, Sensor, why
 from distmon.agent.sensors.cgroup import ControlGroupSensor
 from distmon.agent.sensors.network import NetworkSensor
 from distmon.agent.sensors.processes import ProcessSensor
@@ -16,6 +18,7 @@ from distmon.core.events import NodeSampled
 
 _WAIT_FOR_SLOW_S = 0.05
 _OLDEST_SHOWN_S = 5.0
+_MOST_NOTICES = 100
 _ASK_AGAIN_S = 30.0
 """A machine that lacks a source now will hardly get it within the second."""
 _EARLY_NS = 50_000_000
@@ -25,18 +28,23 @@ _ADDED_UP = frozenset({"power", "temperatures", "gpus", "engines"})
 
 
 class Sampler:
-    """`network` and `processes` are open for whoever knows the ranks."""
+    """`network`, `processes` and `gpus` are open for whoever knows the ranks."""
 
     def __init__(self, node: str, roots: Roots = REAL_ROOTS, sources: Iterable[Source] = SOURCES) -> None:
         self.node = node
         self.network = NetworkSensor(roots)
         self.processes = ProcessSensor(roots)
+        self.gpus = GpuRanks(roots)
+        self.notices: deque[Notice] = deque(maxlen=_MOST_NOTICES)
+        """What sensors have to say, for whoever publishes it."""
         group = ControlGroupSensor(roots, self.processes.first_pid)
-        self._readers: list[_Direct | _Threaded] = [_Direct(sensor) for sensor in (self.network, self.processes, group)]
+        self._readers: list[_Direct | _Threaded] = [
+            _Direct(sensor, self.notices) for sensor in (self.network, self.processes, group)
+        ]
         for source in sources:
             sensor = source.make(roots)
-            reader = _Threaded(source.name, sensor, source.every_s) if source.may_block else _Direct(sensor, source.every_s)
-            self._readers.append(reader)
+            reader = _Threaded if source.may_block else _Direct
+            self._readers.append(reader(sensor, self.notices, source.every_s))
         self._last_ns: int | None = None
 
     def prime(self) -> None:
@@ -52,6 +60,8 @@ class Sampler:
             reader.start(now_ns)
         deadline = time.monotonic() + _WAIT_FOR_SLOW_S
         values, unavailable, age_s = _merged([reader.result(deadline) for reader in self._readers])
+        if "gpus" in values:
+            values["gpus"] = self.gpus.assign(values["gpus"])
         return NodeSampled(at=at, node=self.node, interval_s=round(interval_s, 6), **values, unavailable=unavailable, age_s=age_s)
 
 
@@ -105,8 +115,9 @@ class _Turn:
 class _Direct:
     """A sensor whose reads never block, read in the caller's thread."""
 
-    def __init__(self, sensor: Sensor, every_s: float = 0.0) -> None:
+    def __init__(self, sensor: Sensor, notices: deque[Notice], every_s: float = 0.0) -> None:
         self._sensor = sensor
+        self._notices = notices
         self._turn = _Turn(every_s)
         self._now_ns = 0
         self._read_ns = 0
@@ -120,14 +131,16 @@ class _Direct:
         if self._turn.due(self._now_ns):
             self._turn.take(self._now_ns)
             self._last, self._read_ns = _read(self._sensor, self._now_ns), self._now_ns
+            self._notices.extend(self._last.notices)
         return self._last, (self._now_ns - self._read_ns) / 1e9
 
 
 class _Threaded:
     """A sensor that may hang, in a thread of its own; while it does, its last values are given with their age."""
 
-    def __init__(self, name: str, sensor: Sensor, every_s: float = 0.0) -> None:
+    def __init__(self, sensor: Sensor, notices: deque[Notice], every_s: float = 0.0) -> None:
         self._sensor = sensor
+        self._notices = notices
         self._turn = _Turn(every_s)
         self._last: tuple[int, Reading] | None = None
         self._asked_ns = 0
@@ -135,7 +148,7 @@ class _Threaded:
         self._wanted = threading.Semaphore(0)
         self._idle = threading.Event()
         self._idle.set()
-        threading.Thread(target=self._run, name=f"sensor-{name}", daemon=True).start()
+        threading.Thread(target=self._run, name=f"sensor-{sensor.fields[0]}", daemon=True).start()
 
     def start(self, now_ns: int) -> None:
         self._now_ns = now_ns
@@ -164,6 +177,7 @@ class _Threaded:
         while True:
             self._wanted.acquire()
             reading = _read(self._sensor, self._asked_ns)
+            self._notices.extend(reading.notices)
             self._last = (self._asked_ns, reading)
             self._idle.set()
 

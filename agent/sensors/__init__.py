@@ -12,6 +12,7 @@ from distmon.agent.sensors.frequency import FrequencySensor
 from distmon.agent.sensors.infiniband import InfinibandSensor
 from distmon.agent.sensors.load import LoadSensor
 from distmon.agent.sensors.memory import MemorySensor
+from distmon.agent.sensors.nvidia import NvidiaSensor
 from distmon.agent.sensors.power import RaplSensor
 from distmon.agent.sensors.pressure import PressureSensor
 from distmon.agent.sensors.temperatures import TemperatureSensor
@@ -38,5 +39,6 @@ SOURCES = (
     Source("infiniband", InfinibandSensor),
     Source("power", RaplSensor),
     Source("temperatures", TemperatureSensor, may_block=True, every_s=5.0),
+    Source("nvidia", NvidiaSensor, may_block=True),
 )
 """Network, processes and control group are made by the sampler itself, which tells them about the ranks."""

@@ -23,6 +23,8 @@ class Reading(NamedTuple):
     values: dict[str, Any]
     unavailable: dict[str, str]
     notices: tuple[Notice, ...] = ()
+    age_s: dict[str, float] | None = None
+    """Field name -> seconds since it was read, where the sensor gives it again."""
 
 
 class Sensor(Protocol):

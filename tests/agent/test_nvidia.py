@@ -16,8 +16,9 @@ import pytest
 from distmon.agent.sensors import nvidia_library
 from distmon.agent.sensors.base import Reading, Roots
 from distmon.agent.sensors.nvidia import NvidiaSensor
-from distmon.core.events import GpuProcess, GpuReading, NodeSampled
+from distmon.core.events import AnyEvent, GpuProcess, GpuReading, NodeSampled, NoticeGiven
 from distmon.core.fold import node_power_w
+from distmon.wire.subscription import Subscription
 from tests.stubs.nvml.scenario import GIB, LIBRARY, LIBRARY_ITSELF, Scenario, build, case_scenario, preload, uuid
 
 CASE = Path(__file__).parents[1] / "data/cases/HW-05"
@@ -349,6 +350,7 @@ def test_a_machine_without_the_library_never_loads_the_binding(tmp_path: Path) -
         "import sys; from distmon.agent.sampler import Sampler; from distmon.agent.sensors import nvidia_library\n"
         "nvidia_library.is_present = lambda: False\n"
         "sampler = Sampler('n'); sampler.prime(); sample = sampler.sample(1.0)\n"
+        "assert 'no NVIDIA driver on this machine' in sample.unavailable['gpus'], sample.unavailable\n"
         "assert 'ctypes' not in sys.modules and 'pynvml' not in sys.modules, 'loaded'\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -378,3 +380,46 @@ def test_the_library_is_found_without_loading_anything(tmp_path: Path, monkeypat
     assert not nvidia_library.is_present()
     (tmp_path / LIBRARY).touch()
     assert nvidia_library.is_present()
+
+
+# --- the agent ------------------------------------------------------------------------------------------------------
+
+
+def test_an_agent_publishes_its_gpus_and_one_notice_of_a_loss(
+    tmp_path: Path, library: Path, scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario.add_gpu(0)
+    scenario.add_gpu(1)
+    for call in ("util", "power_mw", "temp", "handle"):
+        scenario.answer(1, call, tick=1, error="GpuIsLost")
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(library.parent))
+    monkeypatch.setenv("DISTMON_STUB_NVML", str(scenario.path))
+    address = f"ipc://{tmp_path}/agent.sock"
+    command = [sys.executable, "-m", "distmon.agent.main", "--listen", address, "--rate", "10"]
+    subscription = Subscription([address])
+    with subprocess.Popen(command) as agent:
+        try:
+            events = _until(subscription, lambda event: isinstance(event, NodeSampled) and _states(event) == ["ok", "ok"])
+            scenario.go_to(1)
+            events += _until(subscription, lambda event: isinstance(event, NoticeGiven))
+            events += _until(subscription, lambda event: isinstance(event, NodeSampled) and _states(event) == ["ok", "lost"])
+        finally:
+            agent.terminate()
+            subscription.close()
+    notices = [event.text.partition(": ")[2] for event in events if isinstance(event, NoticeGiven)]
+    assert notices == ["GPU 1 (NVIDIA Stub 3090): lost: it has fallen off the bus"]
+
+
+def _states(sample: NodeSampled) -> list[str]:
+    return [gpu.state for gpu in sample.gpus]
+
+
+def _until(subscription: Subscription, found: Callable[[AnyEvent], bool]) -> list[AnyEvent]:
+    """What comes up to an event that is looked for; the test's own time limit ends a wait in vain."""
+    events: list[AnyEvent] = []
+    while not (events and found(events[-1])):
+        for event in subscription.poll(0.1):
+            events.append(event)
+            if found(event):
+                break
+    return events

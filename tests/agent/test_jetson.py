@@ -1,0 +1,458 @@
+"""A Jetson's sources without a Jetson: a jtop package of ours, a tegrastats that plays lines, trees of files."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from distmon.agent.sampler import Sampler
+from distmon.agent.sensors import Source
+from distmon.agent.sensors.base import Reading, Roots
+from distmon.agent.sensors.cpu import CpuSensor
+from distmon.agent.sensors.jetson import JetsonSensor
+from distmon.agent.sensors.jetson_board import is_jetson, jetson_sensor
+from distmon.agent.sensors.jetson_child import LineChild
+from distmon.agent.sensors.jetson_gpu import joined_gpus
+from distmon.agent.sensors.jetson_programs import jtop_source, tegrastats_source
+from distmon.agent.sensors.jetson_sysfs import SysfsSource
+from distmon.core.events import GpuReading
+from distmon.core.fold import node_power_w
+
+DATA = Path(__file__).parents[1] / "data"
+HW09 = DATA / "cases" / "HW-09"
+MODES: dict[str, dict[str, Any]] = {mode["mode"]: mode for mode in json.loads((HW09 / "modes.json").read_text())}
+EXPECTED: dict[str, Any] = json.loads((HW09 / "expected.json").read_text())
+SYSTEM_PATH = "/usr/bin:/bin"
+SECOND = 10**9
+DEADLINE_S = 20.0
+JETSON = Source("jetson", jetson_sensor, may_block=True)
+
+JTOP_PACKAGE = """
+import json, os, sys, time
+
+class JtopException(Exception):
+    pass
+
+class jtop:
+    def __init__(self, interval):
+        self.left = int(os.environ["JTOP_READINGS"])
+
+    def __enter__(self):
+        start = json.loads(os.environ["JTOP_MODE"])["start"]
+        if start != "ok":
+            raise {"JtopException": JtopException, "PermissionError": PermissionError}[start["raise"]](start["text"])
+        return self
+
+    def __exit__(self, *error):
+        return False
+
+    def ok(self):
+        self.left -= 1
+        time.sleep(0.01)
+        return self.left >= 0
+
+    cpu = {"cpu": [{"online": True, "user": 20.0, "nice": 0.0, "system": 1.0, "freq": {"cur": 1428000}}, {"online": False}]}
+    gpu = {"gm20b": {"status": {"load": 71.0}, "freq": {"cur": 921600}}}
+    power = {"rail": {"POM_5V_GPU": {"power": 900}}, "tot": {"name": "POM_5V_IN", "power": 4000}}
+    nvpmodel = "MAXN"
+"""
+
+
+@pytest.fixture
+def roots(tmp_path: Path) -> Roots:
+    write(tmp_path / "proc/device-tree/compatible", "nvidia,p3450-0000\0nvidia,jetson-nano\0nvidia,tegra210\0")
+    return Roots(tmp_path / "proc", tmp_path / "sys")
+
+
+@pytest.fixture
+def board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for programs, first on PATH, beside those of the system alone."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:{SYSTEM_PATH}")
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    return folder
+
+
+def write(path: Path, text: object) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{text}\n")
+
+
+def script(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def install_jtop(board: Path, monkeypatch: pytest.MonkeyPatch, mode: str, readings: int = 100_000) -> None:
+    """The command, and for all modes but `missing` the package that it needs."""
+    script(board / "jtop", f"#!{sys.executable}\n")
+    if mode != "missing":
+        package = board.parent / "packages"
+        package.mkdir()
+        (package / "jtop.py").write_text(JTOP_PACKAGE)
+        monkeypatch.setenv("PYTHONPATH", str(package))
+    monkeypatch.setenv("JTOP_MODE", json.dumps(MODES[mode]))
+    monkeypatch.setenv("JTOP_READINGS", str(readings))
+
+
+def install_tegrastats(board: Path) -> None:
+    (board / "tegrastats").symlink_to(HW09 / "tegrastats")
+
+
+def sensor_of(roots: Roots) -> JetsonSensor:
+    """As an agent has it that does not run as root."""
+    return JetsonSensor(roots, (jtop_source(user_id=lambda: 1000), tegrastats_source(), SysfsSource(roots)))
+
+
+def until(read: Callable[[], Reading], done: Callable[[Reading], bool]) -> Reading:
+    """Reads again and again, as the agent does, until the programs have said what is waited for."""
+    deadline = time.monotonic() + DEADLINE_S
+    while time.monotonic() < deadline:
+        reading = read()
+        if done(reading):
+            return reading
+        time.sleep(0.01)
+    raise AssertionError(f"not within {DEADLINE_S} s; the last reading was {reading}")
+
+
+def source(reading: Reading) -> str:
+    found: str = reading.values.get("sources", {}).get("gpus", "")
+    return found
+
+
+def has_answered(reading: Reading) -> bool:
+    return reading.unavailable["jtop"] != "it has not answered yet"
+
+
+# --- case HW-09 -----------------------------------------------------------------------------------------------------
+
+FAULTS = {
+    "missing": "No module named 'jtop'",
+    "inactive": "the jtop service is not active",
+    "mismatch": "version mismatch: service [4.3.1], client [4.2.12]",
+    "denied": "socket not accessible",
+}
+
+
+@pytest.mark.parametrize("mode", FAULTS)
+def test_hw09_tegrastats_answers_where_jtop_does_not(
+    mode: str, board: Path, roots: Roots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_jtop(board, monkeypatch, mode)
+    install_tegrastats(board)
+    sensor, wanted = sensor_of(roots), EXPECTED["with_tegrastats_on_path"]
+    reading = until(lambda: sensor.read(0), lambda found: source(found) == "tegrastats" and has_answered(found))
+    assert reading.values["gpus"][0].utilization_percent == wanted["gpu_util"]
+    assert sum(rail.watts for rail in reading.values["power"] if not rail.within) == wanted["board_power_w"]
+    assert reading.values["cpu_percent"] == wanted["cpu_pct"]
+    assert reading.values["sources"]["cpu_percent"] == wanted["source_shown"]
+    assert reading.unavailable["jtop"] == FAULTS[mode]
+    assert all(version in reading.unavailable["jtop"] for version in EXPECTED["reason_one_line_contains"].get(mode, []))
+
+
+@pytest.mark.parametrize("mode", FAULTS)
+def test_hw09_without_tegrastats_the_gpu_is_absent_with_both_reasons(
+    mode: str, board: Path, roots: Roots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_jtop(board, monkeypatch, mode)
+    sensor = sensor_of(roots)
+    reading = until(lambda: sensor.read(0), has_answered)
+    assert "gpus" not in reading.values and "cpu_percent" not in reading.values
+    assert FAULTS[mode] in reading.unavailable["gpus"]
+    assert "there is no tegrastats on PATH" in reading.unavailable["gpus"]
+    assert "\n" not in reading.unavailable["gpus"]
+
+
+def test_hw09_the_agent_shows_what_answers_and_keeps_the_kernels_figures_until_then(board: Path, roots: Roots) -> None:
+    write(roots.proc / "stat", "cpu  0 0 0 0 0 0 0 0\ncpu0 0 0 0 0 0 0 0 0")
+    sampler = Sampler("n", roots, [Source("cpu", CpuSensor), JETSON])
+    sampler.prime()
+    write(roots.proc / "stat", "cpu  25 0 0 75 0 0 0 0\ncpu0 25 0 0 75 0 0 0 0")
+    sample = sampler.sample(1.0)
+    assert (sample.cpu_percent, sample.gpus) == (25.0, [])
+    assert "there is no tegrastats on PATH" in sample.unavailable["gpus"] and "cpu_percent" not in sample.sources
+
+    install_tegrastats(board)
+    other = Sampler("n", roots, [Source("cpu", CpuSensor), JETSON])
+    deadline = time.monotonic() + DEADLINE_S
+    while (sample := other.sample(2.0)).gpus == [] and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert (sample.gpus[0].utilization_percent, sample.cpu_percent) == (33, 10.5)
+    assert node_power_w(sample) == 3.0
+    assert sample.sources["cpu_percent"] == sample.sources["gpus"] == "tegrastats"
+    assert sample.unavailable["jtop"] == "jetson-stats is not installed"
+
+
+def test_hw09_a_service_that_stops_is_replaced_and_taken_up_again(
+    board: Path, roots: Roots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_jtop(board, monkeypatch, "stops", readings=3)
+    install_tegrastats(board)
+    sensor = sensor_of(roots)
+    first = until(lambda: sensor.read(0), lambda found: source(found) == "jtop")
+    assert (first.values["cpu_percent"], first.values["gpus"][0].utilization_percent) == (21.0, 71.0)
+    assert (first.values["power_mode"], first.values["gpus"][0].sm_clock_mhz) == ("MAXN", 921.6)
+    assert [(rail.name, rail.within) for rail in first.values["power"]] == [("POM_5V_GPU", "POM_5V_IN"), ("POM_5V_IN", "")]
+    started = time.monotonic()
+    second = until(lambda: sensor.read(0), lambda found: source(found) == "tegrastats")
+    assert time.monotonic() - started < EXPECTED["stops"]["switch_within_s"]
+    assert second.unavailable["jtop"] == "the jtop service stopped answering"
+    early = int((EXPECTED["retry_interval_s_min"] - 0.1) * SECOND)
+    waiting = until(lambda: sensor.read(early), lambda found: source(found) == "tegrastats")
+    assert waiting.unavailable["jtop"] == "the jtop service stopped answering"
+    later = EXPECTED["retry_interval_s_min"] * SECOND
+    assert source(until(lambda: sensor.read(later), lambda found: source(found) == "jtop")) == "jtop"
+
+
+# --- which source -----------------------------------------------------------------------------------------------------
+
+
+def test_root_does_not_ask_jtop(board: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install_jtop(board, monkeypatch, "stops")
+    answer = jtop_source(user_id=lambda: 0).read(0)
+    assert answer.fields is None and "pickle" in answer.reason
+
+
+def test_a_machine_that_is_no_jetson_has_no_such_sensor_and_no_reason(tmp_path: Path, board: Path) -> None:
+    install_tegrastats(board)
+    roots = Roots(tmp_path / "p", tmp_path / "s")
+    assert jetson_sensor(roots) is None
+    sample = Sampler("n", roots, [JETSON]).sample(1.0)
+    assert "gpus" not in sample.unavailable and sample.sources == {}
+
+
+def test_other_machines_do_not_pay_for_it() -> None:
+    code = "import sys, distmon.agent.sampler; print([name for name in sys.modules if 'formats.tegrastats' in name])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_board_is_told_in_a_container_too(tmp_path: Path) -> None:
+    roots = Roots(tmp_path / "proc", tmp_path / "sys")
+    assert not is_jetson(roots)
+    write(tmp_path / "sys/devices/soc0/family", "Tegra")
+    assert is_jetson(roots)
+
+
+def test_a_reading_that_is_given_again_says_its_age(board: Path, roots: Roots) -> None:
+    script(board / "tegrastats", "#!/bin/sh\necho 'RAM 1/2MB CPU [5%] VDD_IN 5000/5000'\nexec sleep 60\n")
+    sensor = sensor_of(roots)
+    until(lambda: sensor.read(0), lambda found: source(found) == "tegrastats")
+    again = sensor.read(2 * SECOND)
+    assert again.age_s is not None and again.age_s["power"] == 2.0
+    old = sensor.read(4 * SECOND)
+    assert "power" not in old.values and "tegrastats: it gives no reading now" in old.unavailable["power"]
+
+
+def test_the_power_mode_is_asked_once_a_minute(board: Path, roots: Roots) -> None:
+    install_tegrastats(board)
+    script(board / "nvpmodel", f"#!/bin/sh\necho x >> {board}/asked\necho 'NV Power Mode: 5W'\n")
+    sensor = sensor_of(roots)
+    reading = until(lambda: sensor.read(0), lambda found: source(found) == "tegrastats")
+    assert reading.values["power_mode"] == "5W"
+    later = sensor.read(2 * SECOND)
+    assert later.age_s is not None and later.age_s["power_mode"] == 2.0
+    assert (board / "asked").read_text() == "x\n"
+
+
+def test_a_board_without_nvpmodel_says_so(board: Path, roots: Roots) -> None:
+    install_tegrastats(board)
+    sensor = sensor_of(roots)
+    reading = until(lambda: sensor.read(0), lambda found: source(found) == "tegrastats")
+    assert "power_mode" not in reading.values and "nvpmodel" in reading.unavailable["power_mode"]
+
+
+# --- the child --------------------------------------------------------------------------------------------------------
+
+
+def lines_of(child: LineChild, now_ns: int = 0) -> list[bytes]:
+    """The first lines that come, or none once there is a problem."""
+    deadline = time.monotonic() + DEADLINE_S
+    while time.monotonic() < deadline:
+        found = child.lines(now_ns)
+        if found or child.problem:
+            return [line.text for line in found]
+        time.sleep(0.01)
+    raise AssertionError("no line")
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_lines_come_whole_and_a_child_that_ends_is_tried_again_less_and_less_often(tmp_path: Path) -> None:
+    script(tmp_path / "p", f"#!/bin/sh\necho x >> {tmp_path}/starts\nprintf 'one\\n\\ntwo\\nhalf'\nexit 3\n")
+    child = LineChild("p", [str(tmp_path / "p")])
+    assert lines_of(child) == [b"one", b"two"]
+    until_problem(child, 0)
+    assert child.problem == "p ended with 3"
+    starts = []
+    for second in range(400):
+        child.lines(second * SECOND)
+        until_problem(child, second * SECOND)
+        starts.append(len((tmp_path / "starts").read_text().splitlines()))
+    assert [second for second in range(1, 400) if starts[second] > starts[second - 1]] == [10, 30, 70, 150, 310]
+
+
+def until_problem(child: LineChild, now_ns: int) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while child.running and time.monotonic() < deadline:
+        child.lines(now_ns)
+        time.sleep(0.005)
+
+
+def test_a_child_that_prints_nothing_is_ended(tmp_path: Path) -> None:
+    script(tmp_path / "p", f"#!/bin/sh\necho $$ > {tmp_path}/pid\necho ready\nexec sleep 60\n")
+    child = LineChild("p", [str(tmp_path / "p")])
+    assert lines_of(child) == [b"ready"]
+    pid = int((tmp_path / "pid").read_text())
+    assert child.lines(14 * SECOND) == [] and child.problem == ""
+    assert child.lines(16 * SECOND) == [] and child.problem == "p printed nothing for 15 s"
+    assert not is_running(pid)
+
+
+def test_a_child_that_prints_without_line_ends_takes_no_memory(tmp_path: Path) -> None:
+    script(tmp_path / "p", "#!/bin/sh\nhead -c 3000000 /dev/zero | tr '\\0' 'x'\necho\necho good\nexec sleep 60\n")
+    child = LineChild("p", [str(tmp_path / "p")])
+    found = lines_of(child)
+    while b"good" not in found:
+        found += lines_of(child)
+    child.stop()
+    assert max(map(len, found)) < 1_000_000
+
+
+def test_a_program_that_is_gone_is_a_reason(tmp_path: Path) -> None:
+    child = LineChild("p", [str(tmp_path / "p")])
+    assert child.lines(0) == []
+    assert child.problem == f"{tmp_path}/p cannot be started: No such file or directory"
+
+
+AGENT = """
+import sys, time
+from distmon.agent.sensors.jetson_child import LineChild
+child = LineChild("p", [sys.argv[1]])
+while not child.lines(0):
+    time.sleep(0.01)
+print("up", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("end", ["exit", "SIGKILL"])
+def test_a_child_ends_with_the_agent_however_that_ends(end: str, tmp_path: Path) -> None:
+    script(tmp_path / "p", f"#!/bin/sh\necho $$ > {tmp_path}/pid\nwhile echo x; do sleep 0.05; done\n")
+    with subprocess.Popen(
+        [sys.executable, "-c", AGENT, str(tmp_path / "p")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as agent:
+        assert agent.stdin is not None and agent.stdout is not None
+        assert agent.stdout.readline() == b"up\n"
+        pid = int((tmp_path / "pid").read_text())
+        assert is_running(pid)
+        if end == "SIGKILL":
+            agent.send_signal(signal.SIGKILL)
+        agent.stdin.close()
+        agent.wait(DEADLINE_S)
+    deadline = time.monotonic() + DEADLINE_S
+    while is_running(pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not is_running(pid)
+
+
+# --- the kernel's files -------------------------------------------------------------------------------------------------
+
+
+def monitor(folder: Path, **channels: tuple[str, int, int]) -> None:
+    """An INA3221 as JetPack 5 and later show it: channel -> label, millivolts, milliamperes."""
+    write(folder / "name", "ina3221")
+    for channel, (label, volts, amperes) in channels.items():
+        write(folder / f"in{channel[2:]}_label", label)
+        write(folder / f"in{channel[2:]}_input", volts)
+        write(folder / f"curr{channel[2:]}_input", amperes)
+
+
+def test_agx_orin_rails_load_clock_and_temperature(roots: Roots) -> None:
+    monitor(roots.sys / "class/hwmon/hwmon3", ch1=("VDD_GPU_SOC", 20_000, 600), ch2=("VDD_CPU_CV", 20_000, 100))
+    memory = ("VDDQ_VDD2_1V8AO", 5_000, 400)
+    monitor(roots.sys / "class/hwmon/hwmon4", ch1=("VIN_SYS_5V0", 5_000, 900), ch2=("NC", 0, 0), ch3=memory)
+    write(roots.sys / "class/hwmon/hwmon4/in7_label", "sum of shunt voltages")
+    write(roots.sys / "class/devfreq/17000000.gpu/cur_freq", 611_000_000)
+    write(roots.sys / "class/devfreq/17000000.gpu/device/load", 635)
+    write(roots.sys / "class/thermal/thermal_zone1/type", "gpu-thermal")
+    write(roots.sys / "class/thermal/thermal_zone1/temp", 49_500)
+    fields = SysfsSource(roots).read(0).fields
+    assert fields is not None and fields.unavailable == {}
+    assert [(rail.name, rail.watts, rail.within) for rail in fields.values["power"]] == [
+        ("VDD_GPU_SOC", 12.0, ""),
+        ("VDD_CPU_CV", 2.0, ""),
+        ("VIN_SYS_5V0", 4.5, ""),
+        ("VDDQ_VDD2_1V8AO", 2.0, "VIN_SYS_5V0"),
+    ]
+    (gpu,) = fields.values["gpus"]
+    assert (gpu.utilization_percent, gpu.sm_clock_mhz, gpu.temperature_c) == (63.5, 611.0, 49.5)
+
+
+def test_nano_rails_of_jetpack_4(roots: Roots) -> None:
+    device = roots.sys / "bus/i2c/drivers/ina3221x/6-0040/iio:device0"
+    for number, (name, milliwatts) in enumerate([("POM_5V_IN", 3200), ("POM_5V_GPU", 900), ("POM_5V_CPU", 700)]):
+        write(device / f"rail_name_{number}", name)
+        write(device / f"in_power{number}_input", milliwatts)
+    write(roots.sys / "devices/gpu.0/load", 990)
+    write(roots.sys / "class/thermal/thermal_zone1/type", "GPU-therm")
+    write(roots.sys / "class/thermal/thermal_zone1/temp", -256_000)
+    fields = SysfsSource(roots).read(0).fields
+    assert fields is not None
+    assert [(rail.name, rail.watts, rail.within) for rail in fields.values["power"]] == [
+        ("POM_5V_IN", 3.2, ""),
+        ("POM_5V_GPU", 0.9, "POM_5V_IN"),
+        ("POM_5V_CPU", 0.7, "POM_5V_IN"),
+    ]
+    (gpu,) = fields.values["gpus"]
+    assert (gpu.utilization_percent, gpu.temperature_c) == (99.0, None)
+    assert "switched off" in gpu.unavailable["temperature_c"]
+
+
+def test_a_rail_that_cannot_be_read_is_absent_and_the_others_stay(roots: Roots) -> None:
+    monitor(roots.sys / "class/hwmon/hwmon1", ch1=("VDD_IN", 5_000, 1_000), ch2=("VDD_SOC", 5_000, 100))
+    write(roots.sys / "class/hwmon/hwmon1/curr2_input", "?")
+    fields = SysfsSource(roots).read(0).fields
+    assert fields is not None
+    assert [(rail.name, rail.watts) for rail in fields.values["power"]] == [("VDD_IN", 5.0), ("VDD_SOC", None)]
+    assert fields.unavailable["power"].startswith("VDD_SOC: ")
+    assert fields.values["gpus"][0].unavailable["utilization_percent"] == "the kernel shows no GPU load on this board"
+
+
+def test_sysfs_answers_at_once_where_programs_take_their_time(board: Path, roots: Roots) -> None:
+    script(board / "tegrastats", "#!/bin/sh\nexec sleep 60\n")
+    monitor(roots.sys / "class/hwmon/hwmon1", ch1=("VDD_IN", 5_000, 1_000))
+    reading = sensor_of(roots).read(0)
+    assert source(reading) == "sysfs"
+    assert reading.unavailable["tegrastats"] == "it has not answered yet"
+
+
+# --- one GPU, two views -------------------------------------------------------------------------------------------------
+
+
+def test_nvml_and_the_board_tell_of_one_gpu() -> None:
+    driver = GpuReading(index=0, name="Orin (nvgpu)", uuid="u", utilization_percent=None, power_w=7.0, sm_clock_mhz=0.0)
+    board = GpuReading(index=0, utilization_percent=33.0, sm_clock_mhz=9.0, unavailable={"power_w": "rails"})
+    (gpu,) = joined_gpus([driver], [board])
+    assert (gpu.name, gpu.uuid, gpu.utilization_percent, gpu.sm_clock_mhz) == ("Orin (nvgpu)", "u", 33.0, 0.0)
+    assert (gpu.power_w, gpu.unavailable) == (None, {"power_w": "rails"})
+
+
+def test_gpus_of_other_numbers_stay_apart() -> None:
+    assert [gpu.index for gpu in joined_gpus([GpuReading(index=1)], [GpuReading(index=0)])] == [1, 0]
