@@ -240,7 +240,8 @@ def _node_sampled(state: SessionState, event: ev.NodeSampled) -> None:
             total.joules += joules
             total.seconds += event.interval_s
     for gpu in event.gpus:
-        _add_gpu(node.gpus.setdefault(gpu.index, GpuMeans()), gpu, event.interval_s)
+        if gpu.instance is None:
+            _add_gpu(node.gpus.setdefault(gpu.index, GpuMeans()), gpu, event.interval_s)
     node.power_history.append((event.at, node_power_w(event)))
 
 

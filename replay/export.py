@@ -120,7 +120,7 @@ class _Trace:
 
     def _counters(self, sample: ev.NodeSampled) -> Iterator[dict[str, object]]:
         values = {"cpu_percent": sample.cpu_percent, "power_w": node_power_w(sample)}
-        values |= {f"gpu{gpu.index}_percent": gpu.utilization_percent for gpu in sample.gpus}
+        values |= {f"gpu{gpu.index}_percent": gpu.utilization_percent for gpu in sample.gpus if gpu.instance is None}
         for name, value in values.items():
             if value is not None:
                 yield {"ph": "C", "name": name, "pid": self._nodes[sample.node], "ts": self._us(sample.at), "args": {name: value}}

@@ -18,6 +18,7 @@ from distmon.agent.sensors.base import Reading, Roots
 from distmon.agent.sensors.nvidia import NvidiaSensor
 from distmon.core.events import AnyEvent, GpuProcess, GpuReading, NodeSampled, NoticeGiven
 from distmon.core.fold import node_power_w
+from distmon.probe.ring import RingWriter
 from distmon.wire.subscription import Subscription
 from tests.stubs.nvml.scenario import GIB, LIBRARY, LIBRARY_ITSELF, Scenario, build, case_scenario, preload, uuid
 
@@ -385,7 +386,7 @@ def test_the_library_is_found_without_loading_anything(tmp_path: Path, monkeypat
 # --- the agent ------------------------------------------------------------------------------------------------------
 
 
-def test_an_agent_publishes_its_gpus_and_one_notice_of_a_loss(
+def test_an_agent_publishes_its_gpus_with_their_ranks_and_one_notice_of_a_loss(
     tmp_path: Path, library: Path, scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scenario.add_gpu(0)
@@ -394,17 +395,23 @@ def test_an_agent_publishes_its_gpus_and_one_notice_of_a_loss(
         scenario.answer(1, call, tick=1, error="GpuIsLost")
     monkeypatch.setenv("LD_LIBRARY_PATH", str(library.parent))
     monkeypatch.setenv("DISTMON_STUB_NVML", str(scenario.path))
+    rings = tmp_path / "rings"
+    rings.mkdir(mode=0o700)
+    ring = RingWriter.create(str(rings))
+    ring.message({"type": "identity", "rank": 5, "local_rank": 0, "visible_devices": {"CUDA_VISIBLE_DEVICES": "0"}})
     address = f"ipc://{tmp_path}/agent.sock"
-    command = [sys.executable, "-m", "distmon.agent.main", "--listen", address, "--rate", "10"]
+    command = [sys.executable, "-m", "distmon.agent.main", "--listen", address, "--rate", "10", "--rings", str(rings)]
     subscription = Subscription([address])
     with subprocess.Popen(command) as agent:
         try:
+            _until(subscription, lambda event: isinstance(event, NodeSampled) and [g.ranks for g in event.gpus] == [[5], []])
             events = _until(subscription, lambda event: isinstance(event, NodeSampled) and _states(event) == ["ok", "ok"])
             scenario.go_to(1)
             events += _until(subscription, lambda event: isinstance(event, NoticeGiven))
             events += _until(subscription, lambda event: isinstance(event, NodeSampled) and _states(event) == ["ok", "lost"])
         finally:
             agent.terminate()
+            ring.close()
             subscription.close()
     notices = [event.text.partition(": ")[2] for event in events if isinstance(event, NoticeGiven)]
     assert notices == ["GPU 1 (NVIDIA Stub 3090): lost: it has fallen off the bus"]

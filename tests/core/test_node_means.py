@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from distmon.core.events import NodeSampled, PowerRail, Temperature
+from distmon.core.events import GpuReading, NodeSampled, PowerRail, Temperature
 from distmon.core.fold import apply
 from distmon.core.measures import NodeMeans, node_means
 from distmon.core.state import SessionState
@@ -50,3 +50,10 @@ def test_a_boards_power_holds_its_rails_once() -> None:
 def test_a_rail_that_turns_out_to_lie_within_another_is_not_added() -> None:
     found = means(sample(1, 1, power=rails(VDD_SOC=2.0)), sample(2, 1, power=rails(VDD_SOC=4.0, VDD_IN=9.0)))
     assert (found.power_w, found.energy_covers) == (9.0, "VDD_IN")
+
+
+def test_a_gpus_mean_is_of_the_whole_gpu_and_not_of_its_instances() -> None:
+    whole = GpuReading(index=0, name="H100", utilization_percent=50.0, power_w=400.0)
+    instance = GpuReading(index=0, instance=7, name="MIG 1g.10gb", utilization_percent=100.0)
+    found = means(sample(1, 1, gpus=[whole, instance]))
+    assert found.gpus == [(0, "H100", 50.0, 400.0)]

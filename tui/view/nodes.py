@@ -26,6 +26,8 @@ from distmon.tui.widgets.meter import cores, load_role, meter, sparkline
 HEIGHTS = (9, 6, 5, 4, 3, 2, 1)
 """A card is one line, two, or a block with a meter per line and a blank below; the tallest has the last minutes too."""
 HISTORY_HEIGHT = 9
+_GPU_SHOWN = ("all", "utilization_percent", "memory_used_bytes", "memory_total_bytes", "power_w", "temperature_c")
+"""Of what a GPU does not have, the reasons are given for what its line shows."""
 SORTS = ("node", "cpu", "memory", "power", "gpu")
 
 _SORT_VALUES: dict[str, Callable[[NodeSampled], float | None]] = {
@@ -64,10 +66,7 @@ def card(facts: Facts, key: str, palette: Palette, width: int, height: int, sele
     if not selected:
         return lines
     mark = palette.style("text", selected=True)
-    return [
-        Line([(text, style + mark if style.bgcolor is None else style) for text, style in line.pieces])
-        for line in lines
-    ]
+    return [Line([(text, style + mark if style.bgcolor is None else style) for text, style in line.pieces]) for line in lines]
 
 
 def _title(facts: Facts, node: NodeState, palette: Palette, name_width: int) -> Line:
@@ -103,9 +102,7 @@ def _pair_of_lines(facts: Facts, node: NodeState, palette: Palette, width: int) 
     style = palette.style
     title = spread(_title(facts, node, palette, min(24, width - 12)), _age(facts, node, palette), width, style("text"))
     line = Line()
-    for field in (
-        _readings(node.sample, palette) if node.sample is not None else [Line([("no reading yet", style("muted"))])]
-    ):
+    for field in _readings(node.sample, palette) if node.sample is not None else [Line([("no reading yet", style("muted"))])]:
         if line.width + field.width + 2 <= width:
             line.add("  ", style("text")).extend(field)
     return [title, line]
@@ -145,9 +142,7 @@ def _block(facts: Facts, node: NodeState, palette: Palette, width: int) -> list[
         cores(palette, sample.cores_percent, width - cpu_line.width)
     )
     mem_line = (
-        Line([("  mem ", style("muted"))])
-        .extend(meter(palette, memory, bar))
-        .add(percent(memory, 5) + "  ", style("text"))
+        Line([("  mem ", style("muted"))]).extend(meter(palette, memory, bar)).add(percent(memory, 5) + "  ", style("text"))
     )
     mem_line.add(f"{size(sample.memory_used_bytes)}/{size(sample.memory_total_bytes)}", style("muted"))
     net = network_total(sample)
@@ -160,11 +155,7 @@ def _block(facts: Facts, node: NodeState, palette: Palette, width: int) -> list[
 
 def _gpu_line(sample: NodeSampled, palette: Palette, bar: int, width: int) -> Line:
     style, value = palette.style, gpu_utilization_percent(sample)
-    line = (
-        Line([("  gpu ", style("muted"))])
-        .extend(meter(palette, value, bar))
-        .add(percent(value, 5) + "  ", style("text"))
-    )
+    line = Line([("  gpu ", style("muted"))]).extend(meter(palette, value, bar)).add(percent(value, 5) + "  ", style("text"))
     line.extend(cores(palette, [gpu.utilization_percent for gpu in sample.gpus], max(width - line.width - 8, 1)))
     return line.add(" " + watts(gpu_power_w(sample)), style("text"))
 
@@ -189,9 +180,7 @@ def detail(facts: Facts, key: str, palette: Palette, width: int) -> list[Line]:
     status = node_status(facts.state, node)
     glyph, role = node_state(status)
     read = age(reading_age_s(facts.state, node))
-    lines = [
-        Line([(f"{glyph} {status}", style(role, bold=True)), (f"  read {read} ago  {_machine(node)}", style("muted"))])
-    ]
+    lines = [Line([(f"{glyph} {status}", style(role, bold=True)), (f"  read {read} ago  {_machine(node)}", style("muted"))])]
     sample = node.sample
     if sample is None:
         return [*lines, Line([("no reading yet", style("muted"))])]
@@ -199,8 +188,7 @@ def detail(facts: Facts, key: str, palette: Palette, width: int) -> list[Line]:
     lines += [_gpu_detail(gpu, palette) for gpu in sample.gpus]
     for net in sample.networks:
         text = (
-            f"↓{size(net.received_bytes_per_s)}/s ↑{size(net.sent_bytes_per_s)}/s"
-            + "  used by training" * net.used_by_training
+            f"↓{size(net.received_bytes_per_s)}/s ↑{size(net.sent_bytes_per_s)}/s" + "  used by training" * net.used_by_training
         )
         lines.append(_field(palette, f"net {net.name}", text))
     for disk in sample.disks:
@@ -208,9 +196,7 @@ def detail(facts: Facts, key: str, palette: Palette, width: int) -> list[Line]:
         lines.append(_field(palette, f"disk {disk.name}", f"{rates}  busy {percent(disk.busy_percent).strip()}"))
     for rail in sample.power:
         lines.append(
-            _field(
-                palette, f"power {rail.name}", watts(rail.watts) + (f"  within {rail.within}" if rail.within else "")
-            )
+            _field(palette, f"power {rail.name}", watts(rail.watts) + (f"  within {rail.within}" if rail.within else ""))
         )
     lines += [_field(palette, f"temp {t.name}", f"{t.celsius:.0f}°C") for t in sample.temperatures]
     for process in sample.processes:
@@ -246,14 +232,18 @@ def _cpu_lines(node: NodeState, sample: NodeSampled, palette: Palette, width: in
 def _gpu_detail(gpu: GpuReading, palette: Palette) -> Line:
     style = palette.style
     value = gpu.utilization_percent
-    line = Line([(fit(f"gpu {gpu.index}", 16), style("muted"))]).extend(meter(palette, value, 10))
+    name = f"gpu {gpu.index}" + ("" if gpu.instance is None else f".{gpu.instance}")
+    line = Line([(fit(name, 16), style("muted"))]).extend(meter(palette, value, 10))
     line.add(percent(value, 5), style(load_role(value) if value is not None else "muted"))
     line.add(f"  {size(gpu.memory_used_bytes)}/{size(gpu.memory_total_bytes)}  {watts(gpu.power_w)}", style("text"))
     temperature = MISSING if gpu.temperature_c is None else f"{gpu.temperature_c:.0f}°C"
     line.add(f"  {temperature}  {clean(gpu.name)}", style("text"))
     if gpu.state != "ok":
         line.add(f"  {clean(gpu.state)}", style("bad", bold=True))
-    reasons = [f"{name} {MISSING} {reason}" for name, reason in gpu.unavailable.items()] + gpu.throttle
+    if gpu.ranks:
+        line.add("  rank " + ",".join(map(str, gpu.ranks)), style("text"))
+    reasons = [f"{name} {MISSING} {reason}" for name, reason in gpu.unavailable.items() if name in _GPU_SHOWN]
+    reasons += [f"{name}: {note}" for name, note in gpu.notes.items()] + gpu.throttle
     return line.add("  " + clean(", ".join(reasons)), style("warn")) if reasons else line
 
 
