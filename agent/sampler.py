@@ -12,6 +12,7 @@ from distmon.agent.gpu_ranks import GpuRanks
 from distmon.agent.sensors import SOURCES, Source
 from distmon.agent.sensors.base import REAL_ROOTS, Notice, Reading, Roots, Sensor, why
 from distmon.agent.sensors.cgroup import ControlGroupSensor
+from distmon.agent.sensors.jetson_gpu import joined_gpus
 from distmon.agent.sensors.network import NetworkSensor
 from distmon.agent.sensors.processes import ProcessSensor
 from distmon.core.events import NodeSampled
@@ -43,6 +44,8 @@ class Sampler:
         ]
         for source in sources:
             sensor = source.make(roots)
+            if sensor is None:
+                continue
             reader = _Threaded if source.may_block else _Direct
             self._readers.append(reader(sensor, self.notices, source.every_s))
         self._last_ns: int | None = None
@@ -71,10 +74,12 @@ def _merged(results: list[tuple[Reading, float]]) -> tuple[dict[str, Any], dict[
     values: dict[str, Any] = {}
     age_s: dict[str, float] = {}
     for reading, age in results:
+        ages = reading.age_s or {}
         for name, value in reading.values.items():
             values[name] = _both(name, values.get(name), value)
-            if age and _is_value(value):
-                age_s[name] = max(round(age, 3), age_s.get(name, 0.0))
+            oldest = age + ages.get(name, 0.0)
+            if oldest and _is_value(value):
+                age_s[name] = max(round(oldest, 3), age_s.get(name, 0.0))
     reasons: dict[str, list[str]] = {}
     for reading, _ in results:
         for name, reason in reading.unavailable.items():
@@ -89,6 +94,8 @@ def _both(name: str, before: Any, value: Any) -> Any:
         return value if before is None else before
     if isinstance(value, dict):
         return {**(before or {}), **value}
+    if before and name == "gpus":
+        return joined_gpus(before, value)
     return [*before, *value] if before and name in _ADDED_UP else value
 
 

@@ -463,8 +463,8 @@ class NodeSampled(Event, frozen=True, kw_only=True):
     temperatures: list[Temperature] = []
     gpus: list[GpuReading] = []
     engines: list[EngineReading] = []
-    power_mode: str | None = None
-    """The board's own name for the limits that it runs under, such as MAXN."""
+    power_mode: str = ""
+    """The board's own name for the limits that it runs under, such as MAXN; empty where there is none."""
     processes: list[ProcessReading] = []
     unavailable: dict[str, str] = {}
     """Field name, or a source that might have answered -> why it has no value, or is not in use."""

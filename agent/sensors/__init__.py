@@ -10,6 +10,7 @@ from distmon.agent.sensors.cpu import CpuSensor
 from distmon.agent.sensors.disks import DiskSensor
 from distmon.agent.sensors.frequency import FrequencySensor
 from distmon.agent.sensors.infiniband import InfinibandSensor
+from distmon.agent.sensors.jetson_board import jetson_sensor
 from distmon.agent.sensors.load import LoadSensor
 from distmon.agent.sensors.memory import MemorySensor
 from distmon.agent.sensors.nvidia import NvidiaSensor
@@ -22,7 +23,8 @@ class Source(NamedTuple):
     """Several may answer for one field: their devices add up, and of other values that of the last in `SOURCES` counts."""
 
     name: str
-    make: Callable[[Roots], Sensor]
+    make: Callable[[Roots], Sensor | None]
+    """None where this machine is not of the kind."""
     may_block: bool = False
     """A read can take long (a slow bus, a sick driver), so it gets a thread of its own and a deadline."""
     every_s: float = 0.0
@@ -40,5 +42,6 @@ SOURCES = (
     Source("power", RaplSensor),
     Source("temperatures", TemperatureSensor, may_block=True, every_s=5.0),
     Source("nvidia", NvidiaSensor, may_block=True),
+    Source("jetson", jetson_sensor, may_block=True),
 )
 """Network, processes and control group are made by the sampler itself, which tells them about the ranks."""
