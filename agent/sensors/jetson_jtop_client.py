@@ -20,9 +20,13 @@ def reading(jetson: Any) -> Any:
     return found
 
 
+def plain(value: Any) -> Any:
+    """Some parts are the package's own classes, which read like dictionaries. Anything else comes as text, taken for missing."""
+    return dict(value.items()) if hasattr(value, "items") else str(value)
+
+
 def say(message: Any) -> None:
-    # Numbers of kinds that JSON does not know come as text, which the agent takes for missing.
-    sys.stdout.write(json.dumps(message, default=str) + "\n")
+    sys.stdout.write(json.dumps(message, default=plain) + "\n")
     sys.stdout.flush()
 
 

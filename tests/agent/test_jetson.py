@@ -42,6 +42,11 @@ import json, os, sys, time
 class JtopException(Exception):
     pass
 
+class View:
+    "As the real client gives some parts: not a dictionary, but read like one."
+    def __init__(self, data):
+        self.items = data.items
+
 class jtop:
     def __init__(self, interval):
         self.left = int(os.environ["JTOP_READINGS"])
@@ -61,7 +66,7 @@ class jtop:
         return self.left >= 0
 
     cpu = {"cpu": [{"online": True, "user": 20.0, "nice": 0.0, "system": 1.0, "freq": {"cur": 1428000}}, {"online": False}]}
-    gpu = {"gm20b": {"status": {"load": 71.0}, "freq": {"cur": 921600}}}
+    gpu = View({"gm20b": {"status": {"load": 71.0}, "freq": {"cur": 921600}}})
     power = {"rail": {"POM_5V_GPU": {"power": 900}}, "tot": {"name": "POM_5V_IN", "power": 4000}}
     nvpmodel = "MAXN"
 """
