@@ -233,6 +233,8 @@ class Progress:
     epochs: int | None
     steps_per_epoch: int | None
     fraction: float | None
+    epoch_fraction: float | None
+    """How much of the current epoch is done, 0 to 1."""
     elapsed_s: float | None
     eta_s: float | None
 
@@ -244,13 +246,14 @@ def progress(state: SessionState) -> Progress:
     epochs = lead.epochs if lead else None
     per_epoch = lead.steps_per_epoch if lead else None
     fraction = eta = None
+    epoch_fraction = ((done - 1) % per_epoch + 1) / per_epoch if per_epoch and done else None
     if epochs and per_epoch:
         total = epochs * per_epoch
         fraction = min(done / total, 1.0)
         rate = rolling_steps_per_s(state)
         if rate and state.job.status == "running":
             eta = max(total - done, 0) / rate
-    return Progress(done, lead.epoch if lead else None, epochs, per_epoch, fraction, elapsed(state), eta)
+    return Progress(done, lead.epoch if lead else None, epochs, per_epoch, fraction, epoch_fraction, elapsed(state), eta)
 
 
 def elapsed(state: SessionState) -> float | None:

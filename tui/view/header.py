@@ -55,11 +55,12 @@ def _progress(facts: Facts, palette: Palette, width: int) -> Line:
         line.add("epoch ", style("muted")).add(f"{progress.epoch + 1}", style("text", bold=True))
         line.add(f"/{progress.epochs} " if progress.epochs else " ", style("muted"))
     line.add("step ", style("muted")).add(f"{progress.step:,} ", style("text", bold=True))
-    if progress.fraction is None:
+    shown = progress.fraction if progress.fraction is not None else progress.epoch_fraction
+    if shown is None:
         return spread(line, right, width, style("text"))
-    percent = 100 * progress.fraction
-    tail = Line([(f" {percent:3.0f}%  ", style("text", bold=True))])
-    if facts.state.job.status != "ended":
+    percent = 100 * shown
+    tail = Line([(f" {percent:3.0f}%{' ' if progress.fraction is not None else ' of the epoch '} ", style("text", bold=True))])
+    if progress.fraction is not None and facts.state.job.status != "ended":
         tail.add("ETA ", style("muted")).add(duration(progress.eta_s), style("text", bold=True))
     room = width - line.width - tail.width - right.width - 4
     if room >= 6:
