@@ -36,7 +36,7 @@ class Part(Struct, frozen=True, kw_only=True, omit_defaults=True):
 # --- the session and the job ----------------------------------------------------------------------------------------
 
 
-class SessionStarted(Event, frozen=True, kw_only=True):
+class SessionStarted(Event, frozen=True, kw_only=True, omit_defaults=False):
     """The first event of every session, and the first line of every session file."""
 
     session_id: str

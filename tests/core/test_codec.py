@@ -60,3 +60,8 @@ def test_deep_nesting_is_refused() -> None:
         codec.decode_json(b'{"kind":' + b"[" * 5000 + b"]" * 5000 + b"}")
     with pytest.raises(codec.BadEvent):
         codec.decode_batch(b"\x91" * 5000)
+
+
+def test_a_header_tells_its_format_though_it_is_this_versions_own() -> None:
+    header = ev.SessionStarted(at=1.0, session_id="s", distmon_version="0")
+    assert f'"format":[{ev.FORMAT_MAJOR},{ev.FORMAT_MINOR}]'.encode() in codec.encode_json(header)
