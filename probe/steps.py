@@ -9,6 +9,7 @@ Evaluation is told from training by what follows a batch: a batch that no backwa
 trained, was evaluated, and its time is taken out of the step into a span of its own.
 """
 
+import os
 import struct
 from threading import get_ident
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple
@@ -31,6 +32,12 @@ class Counts(NamedTuple):
     cut: int
     samples: int
     batches: int
+
+
+def samples_per_step() -> Optional[int]:
+    """What the user said of every step, where the data loader cannot be seen; None if nothing, or nothing that can be meant."""
+    stated = os.environ.get("DISTMON_SAMPLES_PER_STEP", "")
+    return int(stated) if stated.isdecimal() and int(stated) > 0 else None
 
 
 class StepTimer:
@@ -61,6 +68,7 @@ class StepTimer:
         "_seen_all",
         "_start",
         "_stated_samples",
+        "_samples_per_step",
         "_told",
         "_training",
         "_wait",
@@ -94,6 +102,7 @@ class StepTimer:
         self._epochs_stated = False
         self._told: Set[Tuple[str, str]] = set()
         self._stated_samples: Optional[int] = None
+        self._samples_per_step = samples_per_step()
         self.begin_generation(0)
 
     def begin_generation(self, generation: int) -> None:
@@ -395,18 +404,21 @@ class StepTimer:
         samples = self._samples if INPUT_WAIT in self._seen and self._samples >= 0 else UNSEEN
         if self._stated_samples is not None:
             samples = self._stated_samples
+        elif self._samples_per_step is not None:
+            samples = self._samples_per_step
         return [*phases, samples, self._batches or self._backwards or 1]
 
     def _explain(self, step: int) -> None:
         """Say why, once it is clear that it stays so."""
         if step == 1 and INPUT_WAIT not in self._seen and not self.manual:
             self.unseen("input_wait", NO_LOADER)
-            self.unseen("samples", NO_LOADER)
+            if self._samples_per_step is None:
+                self.unseen("samples", NO_LOADER)
 
     def sees(self, *phases: int) -> None:
         """Hooks for these phases are in place."""
         self._seen.update(phases)
-        self._seen_all = self._seen.issuperset(PHASES)
+        self._seen_all = self._seen.issuperset(PHASES) and self._samples_per_step is None
 
     # Words
 
