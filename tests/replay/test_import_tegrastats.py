@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from distmon.core import events as ev
+from distmon.core.codec import decode_json, encode_json
 from distmon.core.errors import DistmonError
 from distmon.core.fold import apply
 from distmon.core.state import SessionState
@@ -253,3 +257,27 @@ def test_a_real_logs_known_means_come_out_of_its_report(
     assert {rail: found[rail] for rail in rails} == pytest.approx(rails, abs=5e-7)
     assert node.gpus[0].utilization_mean_percent == pytest.approx(gpu_percent, abs=5e-4)
     assert node.power_mean_w == pytest.approx(next(iter(rails.values())), abs=5e-7)
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.binary(max_size=40),
+            st.sampled_from([line.encode() for line in TWO_RUNS.read_text().splitlines()]),
+            st.sampled_from([b"10-01-2025 20:05:55 RAM 1/2MB", b"10-01-1900 20:05:55 RAM 1/2MB CPU [off]", b"\r", b""]),
+        ),
+        max_size=8,
+    )
+)
+def test_any_bytes_are_imported_in_order_or_refused(lines: list[bytes]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "x.log"
+        path.write_bytes(b"\n".join(lines))
+        try:
+            events, _ = imported(path, options(start=None))
+        except DistmonError:
+            return
+    times = [event.at for event in events]
+    assert times == sorted(times)
+    for event in events:
+        assert decode_json(encode_json(event)) == event
