@@ -23,8 +23,8 @@ PROBE = Path(__file__).parents[1] / "probe"
 ROUNDS = 40
 BURST = 512
 """Steps in a burst: long enough for the interpreter to settle after the hooks were changed."""
-KERAS_ROUNDS = 40
-KERAS_BURST = 32
+KERAS_ROUNDS = 16
+KERAS_BURST = 192
 PACED_S = 4.0
 
 
@@ -139,8 +139,8 @@ def keras_loop() -> dict[str, Any]:
     inputs, labels = np.random.rand(KERAS_BURST * 32, 256).astype("float32"), np.random.randint(0, 10, KERAS_BURST * 32)
 
     def model() -> Any:
-        layers = [tf.keras.layers.Dense(600, activation="relu", input_shape=(256,))]
-        layers += [tf.keras.layers.Dense(600, activation="relu") for _ in range(4)]
+        layers = [tf.keras.layers.Dense(320, activation="relu", input_shape=(256,))]
+        layers += [tf.keras.layers.Dense(320, activation="relu") for _ in range(4)]
         network = tf.keras.Sequential([*layers, tf.keras.layers.Dense(10)])
         loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         network.compile(hvd.DistributedOptimizer(tf.keras.optimizers.SGD(1e-6)), loss=loss)

@@ -5,7 +5,7 @@ variables on the CPU; Python reads them back about once a second (a read costs a
 splits the calls of that second. Until then the steps are held back here.
 
 The order of the ops is the point. Control dependencies on the outputs of Horovod's own nested function are dropped when
-TensorFlow inlines it, so every gradient goes through an identity of ours, before and after, and the clock ops hang on those.
+TensorFlow inlines it, so the clock ops hang on identities of ours: one beside the gradients before, one for each gradient after.
 """
 
 import time
@@ -72,15 +72,18 @@ class GraphTimes:
         """Reduce `gradients` by `reduce`, with ops around it that note the time before and after."""
         tf = self._tf
         self._make_variables()
-        ready = [self._identity(gradient) for gradient in gradients]
-        with tf.control_dependencies(_dense(ready)), tf.device("/cpu:0"):
+        # One op beside the way that the gradients take, so that each is still reduced as soon as it is there.
+        with tf.control_dependencies(tf.identity_n(_dense(gradients))), tf.device("/cpu:0"):
             before = tf.timestamp()
-        reduced = [self._identity(gradient) for gradient in reduce(ready)]
+        reduced = [self._identity(gradient) for gradient in reduce(list(gradients))]
         with tf.control_dependencies(_dense(reduced)), tf.device("/cpu:0"):
             after = tf.timestamp()
             written = self._write(self._reductions, [before, after])
+        # One gradient waits for the clock to be noted: else nothing needs the note, and it may come late or never.
+        first = next(index for index, gradient in enumerate(reduced) if gradient is not None)
         with tf.control_dependencies([written]):
-            return [self._identity(gradient) for gradient in reduced]
+            reduced[first] = self._identity(reduced[first])
+        return reduced
 
     def _identity(self, gradient: Any) -> Any:
         tf = self._tf
