@@ -90,7 +90,7 @@ _PIECES = re.compile(
     re.ASCII,
 )
 _MEMORY = re.compile(rf"(\w+) (\d+)/(\d+)({_SIZE})(?: ?\(lfb (?:(\d+)x)?(\d+)({_SIZE})\))?", re.ASCII)
-_CORE = re.compile(r"(?P<off>off)|(?P<percent>100|\d\d?)%(?:@(?P<clock>\d{1,6}))?", re.ASCII)
+_CORES = re.compile(r"off|(?:100|\d\d?)%(?:@\d{1,6})?", re.ASCII)
 _NUMBERS = re.compile(r"\d+", re.ASCII)
 _GPU = "GR3D"
 _MEMORY_CONTROLLER = "EMC"
@@ -168,11 +168,20 @@ class _Reader:
         if self.core_list:
             return False
         inside, _, shared = text[text.index("[") + 1 :].partition("]")
-        entries = [(entry, _CORE.fullmatch(entry.strip())) for entry in inside.split(",")] if inside.strip() else []
+        entries = _CORES.findall(inside)
+        if ",".join(entries) != inside:
+            entries = self._odd_cores(inside)
         everyone = int(shared[1:]) if shared else None
-        self.core_list = tuple(_core(found, everyone) for _, found in entries)
-        self._unread += [f"core {i}: {entry.strip()}" for i, (entry, found) in enumerate(entries) if found is None]
+        self.core_list = tuple([_core(entry, everyone) for entry in entries])
         return bool(entries)
+
+    def _odd_cores(self, inside: str) -> list[str]:
+        """The entries where not all are understood; empty for one that is not."""
+        entries = [entry.strip() for entry in inside.split(",")] if inside.strip() else []
+        known = [entry if _CORES.fullmatch(entry) else "" for entry in entries]
+        pairs = zip(entries, known, strict=True)
+        self._unread += [f"core {i}: {entry}" for i, (entry, good) in enumerate(pairs) if not good]
+        return known
 
     def tasks(self, text: str) -> bool:
         """Time that the Denver cores' own code translator takes; of no use here, and understood."""
@@ -224,11 +233,14 @@ class _Reader:
         return True
 
 
-def _core(found: re.Match[str] | None, everyone_mhz: int | None) -> Core:
+_OFF = Core(on=False)
+
+
+def _core(entry: str, everyone_mhz: int | None) -> Core:
     """A core whose entry is not understood is on, with nothing known of it."""
-    if found is None:
-        return Core(on=True)
-    if found["off"]:
-        return Core(on=False)
-    clock = found["clock"]
-    return Core(on=True, percent=int(found["percent"]), clock_mhz=int(clock) if clock else everyone_mhz)
+    if entry == "off":
+        return _OFF
+    if not entry:
+        return Core(True)
+    share, _, clock = entry.partition("%")
+    return Core(True, int(share), int(clock[1:]) if clock else everyone_mhz)

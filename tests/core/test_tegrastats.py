@@ -53,6 +53,11 @@ def test_hw03_cores_that_are_off_are_no_zeros() -> None:
         assert (sum(known) / len(known) if known else None) == wanted["cpu_pct"]
 
 
+def test_spaces_between_cores_are_no_fault() -> None:
+    line = parse_line("CPU [5%@120, off ,7%]")
+    assert (line.cores, line.unread) == ((Core(True, 5, 120), Core(False), Core(True, 7)), ())
+
+
 # --- single spellings -----------------------------------------------------------------------------------------------
 
 
@@ -104,6 +109,8 @@ def test_engines_that_are_off_are_told_from_idle_ones() -> None:
         ("GR3D_FREQ 5% GR3D_FREQ 9%", ("GR3D_FREQ 9%",)),
         ("CPU [5%,weird,off]", ("core 1: weird",)),
         ("GR3D_FREQ 101%", ("GR3D_FREQ 101%",)),
+        ("CPU [1%2%,]", ("core 0: 1%2%", "core 1: ")),
+        ("CPU []", ("CPU []",)),
         ("one two  GPU@1C three", ("one two", "three")),
     ],
 )
