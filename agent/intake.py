@@ -16,7 +16,8 @@ from distmon.wire.clock import SteadyClock
 from distmon.wire.publisher import Publisher
 
 RANK_STREAM = "ranks"
-PAUSE_S = 0.5
+PAUSE_S = 1.0
+"""Steps go out once a second all the same; each wake-up of an idle process costs more than the reading that it does."""
 _PAUSE_BUSY_S = 0.1
 _BUSY_SHARE = 0.02
 """Of a ring, that came between two reads: from here on it is read more often."""

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from distmon.agent.sensors.base import KernelFile, Reading, Roots
 
 _NOT_YET = "no time has passed on the kernel's counters"
+_LINE = re.compile(rb"^cpu(\d*) +(\d+) (\d+) (\d+) (\d+)(?: (\d+) (\d+) (\d+))?(?: (\d+))?", re.MULTILINE)
+"""Of all or of one core: user, nice, system, idle, I/O wait, interrupts, soft interrupts, stolen. Guest time, which
+follows, is already in user and nice."""
 
 
 class CpuSensor:
@@ -28,19 +33,9 @@ def _parse(text: bytes) -> dict[int, tuple[int, int]]:
     counters: dict[int, tuple[int, int]] = {}
     # What follows the cores' lines is one of thousands of numbers on a large machine.
     end = text.find(b"\nintr")
-    for line in text[: end if end >= 0 else len(text)].split(b"\n"):
-        # Guest time, the ninth and tenth column, is already in user and nice.
-        name, *columns = line.split(None, 9)[:9] or [b""]
-        core = name[3:] or b"-1"
-        if not name.startswith(b"cpu") or not core.lstrip(b"-").isdigit():
-            continue
-        try:
-            ticks = list(map(int, columns))
-        except ValueError:
-            continue
-        if len(ticks) > 3:
-            idle = ticks[3] + (ticks[4] if len(ticks) > 4 else 0)
-            counters[int(core)] = (idle, sum(ticks))
+    for core, *columns in _LINE.findall(text, 0, end if end >= 0 else len(text)):
+        ticks = [int(column or 0) for column in columns]
+        counters[int(core or -1)] = (ticks[3] + ticks[4], sum(ticks))
     return counters
 
 

@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from distmon.agent.sensors.base import Reading, Roots, read_bytes, whole_number
+from distmon.agent.sensors.base import KernelFile, Reading, Roots, whole_number
 
 _CORE = re.compile(r"cpu(\d+)$")
 _LIST_AGAIN_NS = 60 * 10**9
@@ -14,38 +14,42 @@ _ABSENT = "this machine does not tell its cores' clocks (most virtual ones do no
 
 
 class FrequencySensor:
-    """Its files are not held open: they are one a core, and go when a core is switched off."""
-
     fields: tuple[str, ...] = ("cores_mhz",)
 
     def __init__(self, roots: Roots) -> None:
         self._folder = roots.sys / "devices" / "system" / "cpu"
-        self._paths: list[str] = []
+        self._files: list[KernelFile] = []
         self._listed_ns: int | None = None
 
     def read(self, now_ns: int) -> Reading:
         if self._listed_ns is None or now_ns - self._listed_ns > _LIST_AGAIN_NS:
-            self._paths, self._listed_ns = _core_files(self._folder), now_ns
-        clocks = [_mhz(path) for path in self._paths]
+            self._list()
+            self._listed_ns = now_ns
+        clocks = [_mhz(file) for file in self._files]
         if not any(clocks):
             return Reading({"cores_mhz": []}, {"cores_mhz": _ABSENT})
         return Reading({"cores_mhz": clocks}, {})
 
+    def _list(self) -> None:
+        for file in self._files:
+            file.close()
+        self._files = [KernelFile(path) for path in _paths(self._folder)]
 
-def _core_files(folder: Path) -> list[str]:
-    """A path for each core by its number, off or on."""
+
+def _paths(folder: Path) -> list[Path]:
+    """One for each core by its number, off or on."""
     try:
         names = os.listdir(folder)  # noqa: PTH208
     except OSError:
         return []
     cores = [int(match[1]) for name in names if (match := _CORE.match(name))]
-    return [f"{folder}/cpu{core}/cpufreq/scaling_cur_freq" for core in range(max(cores, default=-1) + 1)]
+    return [folder / f"cpu{core}" / "cpufreq" / "scaling_cur_freq" for core in range(max(cores, default=-1) + 1)]
 
 
-def _mhz(path: str) -> float | None:
+def _mhz(file: KernelFile) -> float | None:
     """None for a core that is off, or whose driver does not know."""
     try:
-        kilohertz = whole_number(read_bytes(path))
+        kilohertz = whole_number(file.read())
     except OSError:
         return None
     return kilohertz / 1000 if kilohertz else None

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from distmon.agent.sensors.base import KernelFile, Reading, Roots, rate
 from distmon.core.events import NetworkRate
 
 _MOST_INTERFACES = 32
+_LINE = re.compile(rb"^ *(\S+): *(\d+)(?: +\d+){7} +(\d+)", re.MULTILINE)
+"""Name, bytes received, bytes sent."""
 
 
 class NetworkSensor:
@@ -40,10 +44,4 @@ class NetworkSensor:
 
 def _parse(text: bytes) -> dict[str, tuple[int, int]]:
     """Interface -> bytes received and sent."""
-    counters: dict[str, tuple[int, int]] = {}
-    for line in text.splitlines():
-        name, colon, rest = line.rpartition(b":")
-        columns = rest.split()
-        if colon and len(columns) >= 9 and columns[0].isdigit() and columns[8].isdigit():
-            counters[name.strip().decode("utf-8", "replace")] = (int(columns[0]), int(columns[8]))
-    return counters
+    return {name.decode("utf-8", "replace"): (int(got), int(sent)) for name, got, sent in _LINE.findall(text)}

@@ -171,7 +171,7 @@ def test_the_last_records_leave_before_it_does(address: str, tmp_path: Path) -> 
         events.extend(subscription.poll(0.2))
     ring = RingWriter.create(str(rings), capacity=64)
     ring.message({"type": "identity", "rank": 0, "size": 1, "local_rank": 0})
-    ring.step((0, 0, -1, monotonic_ns(), 1000, UNSEEN, UNSEEN, UNSEEN, UNSEEN, 8, 1))
+    ring.step(0, 0, -1, monotonic_ns(), 1000, UNSEEN, UNSEEN, UNSEEN, UNSEEN, 8, 1)
     agent.send_signal(signal.SIGTERM)
     assert agent.wait(LIMIT_S) == 0
     while not any(isinstance(event, NodeLeft) for event in events):

@@ -40,8 +40,11 @@ def test_clocks_by_the_core_s_number_with_none_for_one_that_is_off(roots: Roots)
     write(cpu / "cpufreq/policy0/scaling_cur_freq", 1)
     sensor = FrequencySensor(roots)
     assert sensor.read(0).values["cores_mhz"] == [1800.0, *[None] * 9, 2400.123]
-    (cpu / "cpu0/cpufreq/scaling_cur_freq").unlink()
+    write(cpu / "cpu0/cpufreq/scaling_cur_freq", "<unknown>")
     assert sensor.read(SECOND).values["cores_mhz"] == [*[None] * 10, 2400.123]
+    (cpu / "cpu10/cpufreq/scaling_cur_freq").unlink()
+    write(cpu / "cpu1/cpufreq/scaling_cur_freq", 900_000)
+    assert sensor.read(100 * SECOND).values["cores_mhz"] == [None, 900.0, *[None] * 9]
 
 
 def test_a_machine_without_clocks_says_so(roots: Roots) -> None:

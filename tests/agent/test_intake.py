@@ -24,7 +24,7 @@ import sys
 from distmon.probe.ring import RingWriter, monotonic_ns
 ring = RingWriter.create(sys.argv[1], capacity=16)
 ring.message({"type": "identity", "rank": 1, "size": 2, "local_rank": 1})
-ring.step((0, 0, -1, monotonic_ns(), 1000, -1, -1, -1, -1, 8, 1))
+ring.step(0, 0, -1, monotonic_ns(), 1000, -1, -1, -1, -1, 8, 1)
 print("written", flush=True)
 sys.stdin.read()
 """
@@ -71,7 +71,7 @@ def node(folder: Path, tmp_path: Path) -> Iterator[Node]:
 
 def write_steps(ring: RingWriter, first: int, count: int) -> None:
     for number in range(first, first + count):
-        ring.step((number, 0, -1, monotonic_ns(), 1000, UNSEEN, UNSEEN, UNSEEN, UNSEEN, 8, 1))
+        ring.step(number, 0, -1, monotonic_ns(), 1000, UNSEEN, UNSEEN, UNSEEN, UNSEEN, 8, 1)
 
 
 def steps_of(events: list[AnyEvent]) -> list[int]:
