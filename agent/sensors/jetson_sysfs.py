@@ -47,7 +47,8 @@ class SysfsSource:
         """Nothing runs between its reads."""
 
     def _list(self) -> None:
-        self._rails = _find_rails(self._sys)
+        # Rails are soldered on: once found they stay, and so do the files that are held open for them.
+        self._rails = self._rails or _find_rails(self._sys)
         self._gpu = _find_gpu(self._sys)
         zones = {read_text(path.parent / "type"): path for path in sorted(self._sys.glob("class/thermal/thermal_zone*/temp"))}
         zone = gpu_zone(zones.keys())

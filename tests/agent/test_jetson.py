@@ -430,6 +430,18 @@ def test_nano_rails_of_jetpack_4(roots: Roots) -> None:
     assert "switched off" in gpu.unavailable["temperature_c"]
 
 
+def test_files_are_not_opened_again_and_again(roots: Roots) -> None:
+    monitor(roots.sys / "class/hwmon/hwmon1", ch1=("VDD_IN", 5_000, 1_000))
+    write(roots.sys / "class/thermal/thermal_zone0/type", "gpu")
+    write(roots.sys / "class/thermal/thermal_zone0/temp", 40_000)
+    source = SysfsSource(roots)
+    source.read(0)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for minute in range(1, 5):
+        source.read(minute * 61 * SECOND)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
 def test_a_rail_that_cannot_be_read_is_absent_and_the_others_stay(roots: Roots) -> None:
     monitor(roots.sys / "class/hwmon/hwmon1", ch1=("VDD_IN", 5_000, 1_000), ch2=("VDD_SOC", 5_000, 100))
     write(roots.sys / "class/hwmon/hwmon1/curr2_input", "?")
