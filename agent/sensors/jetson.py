@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Sequence
 from typing import Protocol
 
-from distmon.agent.sensors.base import Reading, Roots
+from distmon.agent.sensors.base import Notice, Reading, Roots
 from distmon.agent.sensors.jetson_programs import Answer, jtop_source, tegrastats_source
 from distmon.agent.sensors.jetson_sysfs import SysfsSource
+from distmon.core.formats.board import doubt, mislabelled
 from distmon.core.formats.nvpmodel import power_mode
 
 _MODE_AGAIN_NS = 60 * 10**9
 _MODE_WITHIN_S = 2.0
+_READINGS_IN_DOUBT = 30
 _BOARD_FIELDS = ("gpus", "power", "engines", "power_mode")
 _NO_SOURCE = "no source on this board: "
 
@@ -34,6 +37,7 @@ class JetsonSensor:
     def __init__(self, roots: Roots, sources: Sequence[BoardSource] | None = None) -> None:
         self._sources = (jtop_source(), tegrastats_source(), SysfsSource(roots)) if sources is None else sources
         self._mode = _PowerMode()
+        self._doubts = _Doubts()
 
     def read(self, now_ns: int) -> Reading:
         reasons: dict[str, str] = {}
@@ -60,7 +64,21 @@ class JetsonSensor:
             else:
                 values["power_mode"], ages["power_mode"] = mode, age_s
         values["sources"] = dict.fromkeys(values, name)
-        return Reading(values, missing, age_s=ages)
+        watts = {rail.name: rail.watts for rail in values.get("power", [])}
+        return Reading(values, missing, self._doubts.notices(watts), age_s=ages)
+
+
+class _Doubts:
+    """Names of rails that contradict their values for long: single readings may, for rails are read one after the other."""
+
+    def __init__(self) -> None:
+        self._seen: Counter[tuple[str, str]] = Counter()
+
+    def notices(self, watts: dict[str, float | None]) -> tuple[Notice, ...]:
+        """A warning the moment that a pair has contradicted itself in so many readings in a row."""
+        pairs = mislabelled(watts)
+        self._seen = Counter({pair: self._seen[pair] + 1 for pair in pairs})
+        return tuple(Notice("warning", doubt(*pair)) for pair in pairs if self._seen[pair] == _READINGS_IN_DOUBT)
 
 
 class _PowerMode:

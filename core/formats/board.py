@@ -50,6 +50,11 @@ def mislabelled(watts: Mapping[str, float | None]) -> list[tuple[str, str]]:
     return found
 
 
+def doubt(part: str, whole: str) -> str:
+    """What to say of a pair that `mislabelled` finds."""
+    return f"{part} draws more than {whole}, which should hold it: the rails' names may be swapped, the board's power is doubtful"
+
+
 def is_measured(zone: str, celsius: float | None) -> bool:
     """Whether a thermal zone's value is a reading: sensors may be off, and one zone holds a constant."""
     return celsius is not None and celsius > SENSOR_OFF_C and celsius not in _FIXED_C.get(zone, ())

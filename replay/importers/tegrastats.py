@@ -12,7 +12,7 @@ from pathlib import Path
 
 from distmon.core import events as ev
 from distmon.core.errors import DistmonError
-from distmon.core.formats.board import mislabelled
+from distmon.core.formats.board import doubt, mislabelled
 from distmon.core.formats.tegrastats import NotTegrastats, TegrastatsLine, parse_line
 from distmon.core.formats.tegrastats_fields import memory_fields, node_fields
 from distmon.replay.importers.base import ImportNotes, ImportOptions
@@ -88,7 +88,7 @@ def _readings(path: Path, node: str, timeline: Timeline, notes: ImportNotes) -> 
             sums[rail.name] = sums.get(rail.name, 0.0) + rail.milliwatts / 1000
         yield _sample(node, line, at, timeline.interval_s)
         before = at
-    notes.remarks += [_doubt(part, whole) for part, whole in mislabelled(sums)]
+    notes.remarks += [doubt(part, whole) for part, whole in mislabelled(sums)]
 
 
 def _sample(node: str, line: TegrastatsLine, at: float, interval_s: float) -> ev.NodeSampled:
@@ -102,10 +102,6 @@ def _sample(node: str, line: TegrastatsLine, at: float, interval_s: float) -> ev
         **memory.values,
         unavailable=fields.unavailable | memory.unavailable | _NOT_IN_A_LOG,
     )
-
-
-def _doubt(part: str, whole: str) -> str:
-    return f"{part} draws more than {whole}, which should hold it: the rails' names may be swapped, the board's power is doubtful"
 
 
 def _parsed(path: Path, notes: ImportNotes | None) -> Iterator[tuple[int, TegrastatsLine]]:

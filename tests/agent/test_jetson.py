@@ -430,6 +430,18 @@ def test_nano_rails_of_jetpack_4(roots: Roots) -> None:
     assert "switched off" in gpu.unavailable["temperature_c"]
 
 
+def test_rails_whose_names_are_swapped_are_doubted_once_and_not_for_a_moment(board: Path, roots: Roots) -> None:
+    folder = roots.sys / "class/hwmon/hwmon1"
+    monitor(folder, ch1=("POM_5V_GPU", 5_000, 1_700), ch2=("POM_5V_IN", 5_000, 600))
+    sensor = sensor_of(roots)
+    told = []
+    for second in range(100):
+        write(folder / "curr2_input", 1_800 if second == 20 else 600)
+        told += [(second, notice) for notice in sensor.read(second * SECOND).notices]
+    assert [(second, notice.severity) for second, notice in told] == [(50, "warning")]
+    assert told[0][1].text.startswith("POM_5V_GPU draws more than POM_5V_IN")
+
+
 def test_files_are_not_opened_again_and_again(roots: Roots) -> None:
     monitor(roots.sys / "class/hwmon/hwmon1", ch1=("VDD_IN", 5_000, 1_000))
     write(roots.sys / "class/thermal/thermal_zone0/type", "gpu")
