@@ -1,27 +1,53 @@
-"""What an agent costs: at 1 Hz with eight ranks of ten steps a second and a viewer, beside a plain psutil loop."""
+"""What an agent costs at 1 Hz on a node with 64 cores and 16 ranks (a tree of files), beside other monitors on this machine.
+
+The peers: apt-get install prometheus-node-exporter sysstat glances btop. Those that are absent are left out.
+"""
 
 from __future__ import annotations
 
 import os
+import pty
+import shutil
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
+import termios
+import threading
 import time
+import urllib.request
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
 from figures import figure
+from host_tree import HostTree
 
 from distmon.core.events import NodeSampled
 from distmon.wire.subscription import Subscription
 
-RANKS = 8
-STEPS_PER_S = 10
-WARM_UP_S = 5.0
-WINDOW_S = 30.0
-STARTS = 5
+sys.path.append(str(Path(__file__).parents[1]))
+from tests.stubs.nvml.scenario import Scenario, build
 
+RANKS = 16
+STEPS_PER_S = 10
+OTHERS = 300
+WARM_UP_S = 12.0
+WINDOWS = 6
+WINDOW_S = 10.0
+STARTS = 5
+GPUS = 8
+
+AGENT = """
+import sys
+from pathlib import Path
+from distmon.agent.loop import Agent
+from distmon.agent.sensors.base import Roots
+tree = Path(sys.argv[3])
+agent = Agent([sys.argv[1]], [sys.argv[2]], 1.0, 1.0, Roots(tree / "proc", tree / "sys"))
+agent.run()
+"""
 RANK = """
 import sys, time
 from distmon.probe.ring import RingWriter, monotonic_ns
@@ -30,7 +56,7 @@ ring = RingWriter.create(folder)
 ring.message({"type": "identity", "rank": rank, "size": size, "local_rank": rank, "local_size": size, "generation": 0})
 step = 0
 while True:
-    ring.step((step, 0, 0, monotonic_ns(), 100_000_000, 1_000_000, 60_000_000, 30_000_000, 5_000_000, 32, 1))
+    ring.step(step, 0, 0, monotonic_ns(), 100_000_000, 1_000_000, 60_000_000, 30_000_000, 5_000_000, 32, 1)
     step += 1
     time.sleep(1 / rate)
 """
@@ -41,6 +67,8 @@ while True:
     psutil.net_io_counters(pernic=True), psutil.disk_io_counters(perdisk=True), psutil.getloadavg()
     time.sleep(1)
 """
+SADC = "/usr/lib/sysstat/sadc"
+EXPORTER_PORT = 19_177
 
 
 def cpu_s(pid: int) -> float:
@@ -53,67 +81,172 @@ def resident_mb(pid: int) -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024
 
 
-def start_agent(stack: ExitStack, folder: Path) -> tuple[int, Subscription]:
-    """An agent whose first sample has arrived, and who follows it."""
-    address = f"ipc://{folder}/agent.sock"
-    command = [sys.executable, "-m", "distmon.agent.main", "--listen", address, "--rings", str(folder / "rings")]
-    agent = run(stack, command)
-    subscription = Subscription([address])
-    stack.callback(subscription.close)
-    while not any(isinstance(event, NodeSampled) for event in subscription.poll(0.05)):
-        pass
-    return agent, subscription
+def lives(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
 
 
-def run(stack: ExitStack, command: list[str]) -> int:
-    process = subprocess.Popen(command)
+class Node:
+    """An agent on a tree of files, and a viewer that follows it."""
+
+    def __init__(self, stack: ExitStack, rings: Path, ranks: list[int], others: int) -> None:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir="/dev/shm")))
+        self.tree = HostTree(folder, ranks, others)
+        stack.callback(self.tree.close)
+        address = f"ipc://{folder}/agent.sock"
+        command = [sys.executable, "-c", AGENT, address, str(rings), str(folder)]
+        self.pid = run(stack, command, stub_gpus(folder))
+        self.viewer = Subscription([address])
+        stack.callback(self.viewer.close)
+        self.last: NodeSampled | None = None
+        self.first_sample_cpu_s = 0.0
+        while self.last is None:
+            self.follow()
+        self.first_sample_cpu_s = cpu_s(self.pid)
+
+    def follow(self) -> None:
+        for event in self.viewer.poll(0.05):
+            self.last = event if isinstance(event, NodeSampled) else self.last
+
+
+def run(stack: ExitStack, command: list[str], environment: dict[str, str] | None = None) -> int:
+    quiet = subprocess.DEVNULL
+    process = subprocess.Popen(command, stdout=quiet, stderr=quiet, env={**os.environ, **(environment or {})})
     stack.callback(process.wait)
     stack.callback(process.kill)
     return process.pid
 
 
-def private_folder(stack: ExitStack) -> Path:
-    folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-    (folder / "rings").mkdir(mode=0o700)
-    return folder
+def stub_gpus(folder: Path) -> dict[str, str]:
+    """Environment in which NVML's calls are answered by the tests' stub of it; empty where it cannot be built."""
+    if not shutil.which("cc"):
+        return {}
+    library = build(folder / "nvml")
+    scenario = Scenario(folder / "gpus")
+    for gpu in range(GPUS):
+        scenario.add_gpu(gpu)
+    return {"LD_LIBRARY_PATH": str(library.parent), "DISTMON_STUB_NVML": str(scenario.path)}
+
+
+def start_ranks(stack: ExitStack, rings: Path) -> list[int]:
+    command = [sys.executable, "-c", RANK, str(rings)]
+    return [run(stack, [*command, str(rank), str(RANKS), str(STEPS_PER_S)]) for rank in range(RANKS)]
+
+
+def start_sleepers(stack: ExitStack) -> None:
+    """The other processes of this machine, which the peers read."""
+    shell = subprocess.Popen(["sh", "-c", f"for i in $(seq {OTHERS}); do sleep 3600 & done; wait"], start_new_session=True)
+    stack.callback(shell.wait)
+    stack.callback(os.killpg, shell.pid, signal.SIGKILL)
+
+
+def start_peers(stack: ExitStack) -> dict[str, int]:
+    """Name -> pid of each monitor that is installed, all reading this machine once a second."""
+    folder = stack.enter_context(tempfile.TemporaryDirectory())
+    peers = {"psutil loop without processes": run(stack, [sys.executable, "-c", PSUTIL])}
+    if exporter := shutil.which("prometheus-node-exporter"):
+        address = f"127.0.0.1:{EXPORTER_PORT}"
+        peers["prometheus-node-exporter"] = run(stack, [exporter, f"--web.listen-address={address}"])
+    if Path(SADC).exists():
+        peers["sadc -S XALL"] = run(stack, [SADC, "-S", "XALL", "1", f"{folder}/sadc.data"])
+    if glances := shutil.which("glances"):
+        command = [glances, "-q", "-t", "1", "--export", "csv", "--export-csv-file", f"{folder}/glances.csv"]
+        peers["glances -q --export csv"] = run(stack, command)
+    if btop := shutil.which("btop"):
+        peers["btop"] = start_btop(stack, btop, Path(folder))
+    return peers
+
+
+def start_btop(stack: ExitStack, btop: str, folder: Path) -> int:
+    """It draws on a terminal of its own, which is read and thrown away."""
+    (folder / "btop").mkdir()
+    (folder / "btop/btop.conf").write_text("update_ms = 1000\n")
+    terminal, its_end = pty.openpty()
+    termios.tcsetwinsize(its_end, (50, 160))
+    environment = {**os.environ, "XDG_CONFIG_HOME": str(folder), "TERM": "xterm-256color"}
+    command = [btop, "--utf-force"]
+    process = subprocess.Popen(command, stdin=its_end, stdout=its_end, stderr=its_end, env=environment, start_new_session=True)
+    os.close(its_end)
+    stack.callback(process.wait)
+    stack.callback(process.kill)
+    threading.Thread(target=drain, args=(terminal,), daemon=True).start()
+    return process.pid
+
+
+def drain(terminal: int) -> None:
+    while True:
+        try:
+            if not os.read(terminal, 1 << 16):
+                return
+        except OSError:  # the other end is closed
+            return
+
+
+def scrape() -> None:
+    urllib.request.urlopen(f"http://127.0.0.1:{EXPORTER_PORT}/metrics", timeout=5).read()
+
+
+def pass_time(seconds: float, nodes: list[Node], each_second: Callable[[], None]) -> None:
+    """The nodes' counters move, and viewers follow."""
+    end = time.monotonic() + seconds
+    next_second = time.monotonic()
+    while time.monotonic() < end:
+        if time.monotonic() >= next_second:
+            next_second += 1
+            for node in nodes:
+                node.tree.move()
+            each_second()
+        for node in nodes:
+            node.follow()
+
+
+def core_percents(pids: dict[str, int], nodes: list[Node], each_second: Callable[[], None]) -> dict[str, float]:
+    """Median over windows of each process's CPU time, as a share of one core; all run in the same windows."""
+    percents: dict[str, list[float]] = {name: [] for name in pids}
+    for _ in range(WINDOWS):
+        before = {name: (time.monotonic(), cpu_s(pid)) for name, pid in pids.items()}
+        pass_time(WINDOW_S, nodes, each_second)
+        for name, pid in pids.items():
+            started, used = before[name]
+            percents[name].append(100 * (cpu_s(pid) - used) / (time.monotonic() - started))
+    return {name: statistics.median(values) for name, values in percents.items()}
+
+
+def measure_steady() -> None:
+    with ExitStack() as stack:
+        start_sleepers(stack)
+        rings = Path(stack.enter_context(tempfile.TemporaryDirectory(dir="/dev/shm")))
+        ranks = start_ranks(stack, rings)
+        few, many = (Node(stack, rings, ranks, others) for others in (OTHERS, 10 * OTHERS))
+        peers = start_peers(stack)
+        each_second = scrape if "prometheus-node-exporter" in peers else lambda: None
+        pass_time(WARM_UP_S, [few, many], lambda: None)
+        peers = {name: pid for name, pid in peers.items() if lives(pid)}
+        percents = core_percents({"few": few.pid, "many": many.pid, **peers}, [few, many], each_second)
+        megabytes = {name: resident_mb(pid) for name, pid in {"few": few.pid, **peers}.items()}
+        assert few.last is not None
+        gpus = len(few.last.gpus)
+    size = f"64 cores, {RANKS} ranks x {STEPS_PER_S} steps/s, {OTHERS} other processes, {gpus} GPUs"
+    setting = f"1 Hz, a tree of files of {size}; one viewer"
+    how = f"{setting}; CPU clock of each process, median of {WINDOWS} windows of {WINDOW_S:.0f} s, all in the same windows"
+    for peer in peers:
+        figure("agent_core_percent", percents["few"], "%", f"{how}; peer on this machine", peer=peer, peer_value=percents[peer])
+        figure("agent_rss_mb", megabytes["few"], "MB", f"{setting}; VmRSS at its end", peer=peer, peer_value=megabytes[peer])
+    more = f"{how}, with ten times the other processes; peer: the agent with {OTHERS}"
+    figure("agent_core_percent_3000_others", percents["many"], "%", more, peer="agent", peer_value=percents["few"])
 
 
 def first_sample_cpu_s() -> float:
     with ExitStack() as stack:
-        agent, _ = start_agent(stack, private_folder(stack))
-        return cpu_s(agent)
-
-
-def steady() -> tuple[float, float, float]:
-    """Core percent of the agent and of the psutil loop over the same window, and the agent's MB at its end."""
-    with ExitStack() as stack:
-        folder = private_folder(stack)
-        agent, subscription = start_agent(stack, folder)
-        peer = run(stack, [sys.executable, "-c", PSUTIL])
-        for rank in range(RANKS):
-            run(stack, [sys.executable, "-c", RANK, str(folder / "rings"), str(rank), str(RANKS), str(STEPS_PER_S)])
-        follow(subscription, WARM_UP_S)
-        before = cpu_s(agent), cpu_s(peer), time.monotonic()
-        follow(subscription, WINDOW_S)
-        after = cpu_s(agent), cpu_s(peer), time.monotonic()
-        own, other = (100 * (after[i] - before[i]) / (after[2] - before[2]) for i in (0, 1))
-        return own, other, resident_mb(agent)
-
-
-def follow(subscription: Subscription, seconds: float) -> None:
-    end = time.monotonic() + seconds
-    while (left := end - time.monotonic()) > 0:
-        subscription.poll(min(left, 0.25))
+        rings = Path(stack.enter_context(tempfile.TemporaryDirectory(dir="/dev/shm")))
+        node = Node(stack, rings, [], OTHERS)
+        return node.first_sample_cpu_s
 
 
 def main() -> None:
-    own, peer, megabytes = steady()
-    setting = f"1 Hz, {RANKS} ranks x {STEPS_PER_S} steps/s, one viewer, {os.cpu_count()} cores, {WINDOW_S:.0f} s"
-    how = f"{setting}; both processes' CPU clocks over the same window"
-    figure("agent_core_percent", own, "%", how, peer="psutil loop without ranks or network", peer_value=peer)
-    figure("agent_rss_mb", megabytes, "MB", f"{setting}; VmRSS at its end")
+    measure_steady()
     starts = statistics.median(first_sample_cpu_s() for _ in range(STARTS))
-    figure("agent_first_sample_cpu_s", starts, "s", f"start of the process to its first sample at a viewer, median of {STARTS}")
+    how = f"start of the process on that tree to its first sample at a viewer, median of {STARTS}"
+    figure("agent_first_sample_cpu_s", starts, "s", how)
 
 
 if __name__ == "__main__":
