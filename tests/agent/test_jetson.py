@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -20,20 +18,18 @@ from distmon.agent.sensors.base import Reading, Roots
 from distmon.agent.sensors.cpu import CpuSensor
 from distmon.agent.sensors.jetson import JetsonSensor
 from distmon.agent.sensors.jetson_board import is_jetson, jetson_sensor
-from distmon.agent.sensors.jetson_child import LineChild
 from distmon.agent.sensors.jetson_gpu import joined_gpus
 from distmon.agent.sensors.jetson_programs import jtop_source, tegrastats_source
 from distmon.agent.sensors.jetson_sysfs import SysfsSource
 from distmon.core.events import GpuReading
 from distmon.core.fold import node_power_w
+from tests.agent.jetson_files import DEADLINE_S, SECOND, monitor, script, write
 
 DATA = Path(__file__).parents[1] / "data"
 HW09 = DATA / "cases" / "HW-09"
 MODES: dict[str, dict[str, Any]] = {mode["mode"]: mode for mode in json.loads((HW09 / "modes.json").read_text())}
 EXPECTED: dict[str, Any] = json.loads((HW09 / "expected.json").read_text())
 SYSTEM_PATH = "/usr/bin:/bin"
-SECOND = 10**9
-DEADLINE_S = 20.0
 JETSON = Source("jetson", jetson_sensor, may_block=True)
 
 JTOP_PACKAGE = """
@@ -86,16 +82,6 @@ def board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", f"{folder}:{SYSTEM_PATH}")
     monkeypatch.delenv("PYTHONPATH", raising=False)
     return folder
-
-
-def write(path: Path, text: object) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"{text}\n")
-
-
-def script(path: Path, text: str) -> None:
-    path.write_text(text)
-    path.chmod(0o755)
 
 
 def install_jtop(board: Path, monkeypatch: pytest.MonkeyPatch, mode: str, readings: int = 100_000) -> None:
@@ -277,157 +263,12 @@ def test_a_board_without_nvpmodel_says_so(board: Path, roots: Roots) -> None:
     assert "power_mode" not in reading.values and "nvpmodel" in reading.unavailable["power_mode"]
 
 
-# --- the child --------------------------------------------------------------------------------------------------------
-
-
-def lines_of(child: LineChild, now_ns: int = 0) -> list[bytes]:
-    """The first lines that come, or none once there is a problem."""
-    deadline = time.monotonic() + DEADLINE_S
-    while time.monotonic() < deadline:
-        found = child.lines(now_ns)
-        if found or child.problem:
-            return [line.text for line in found]
-        time.sleep(0.01)
-    raise AssertionError("no line")
-
-
-def is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-def test_lines_come_whole_and_a_child_that_ends_is_tried_again_less_and_less_often(tmp_path: Path) -> None:
-    script(tmp_path / "p", f"#!/bin/sh\necho x >> {tmp_path}/starts\nprintf 'one\\n\\ntwo\\nhalf'\nexit 3\n")
-    child = LineChild("p", [str(tmp_path / "p")])
-    assert lines_of(child) == [b"one", b"two"]
-    until_problem(child, 0)
-    assert child.problem == "p ended with 3"
-    starts = []
-    for second in range(400):
-        child.lines(second * SECOND)
-        until_problem(child, second * SECOND)
-        starts.append(len((tmp_path / "starts").read_text().splitlines()))
-    assert [second for second in range(1, 400) if starts[second] > starts[second - 1]] == [10, 30, 70, 150, 310]
-
-
-def until_problem(child: LineChild, now_ns: int) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while child.running and time.monotonic() < deadline:
-        child.lines(now_ns)
-        time.sleep(0.005)
-
-
-def test_a_child_that_prints_nothing_is_ended(tmp_path: Path) -> None:
-    script(tmp_path / "p", f"#!/bin/sh\necho $$ > {tmp_path}/pid\necho ready\nexec sleep 60\n")
-    child = LineChild("p", [str(tmp_path / "p")])
-    assert lines_of(child) == [b"ready"]
-    pid = int((tmp_path / "pid").read_text())
-    assert child.lines(14 * SECOND) == [] and child.problem == ""
-    assert child.lines(16 * SECOND) == [] and child.problem == "p printed nothing for 15 s"
-    assert not is_running(pid)
-
-
-def test_a_child_that_prints_without_line_ends_takes_no_memory(tmp_path: Path) -> None:
-    script(tmp_path / "p", "#!/bin/sh\nhead -c 3000000 /dev/zero | tr '\\0' 'x'\necho\necho good\nexec sleep 60\n")
-    child = LineChild("p", [str(tmp_path / "p")])
-    found = lines_of(child)
-    while b"good" not in found:
-        found += lines_of(child)
-    child.stop()
-    assert max(map(len, found)) < 1_000_000
-
-
-def test_a_program_that_is_gone_is_a_reason(tmp_path: Path) -> None:
-    child = LineChild("p", [str(tmp_path / "p")])
-    assert child.lines(0) == []
-    assert child.problem == f"{tmp_path}/p cannot be started: No such file or directory"
-
-
-AGENT = """
-import sys, time
-from distmon.agent.sensors.jetson_child import LineChild
-child = LineChild("p", [sys.argv[1]])
-while not child.lines(0):
-    time.sleep(0.01)
-print("up", flush=True)
-sys.stdin.read()
-"""
-
-
-@pytest.mark.parametrize("end", ["exit", "SIGKILL"])
-def test_a_child_ends_with_the_agent_however_that_ends(end: str, tmp_path: Path) -> None:
-    script(tmp_path / "p", f"#!/bin/sh\necho $$ > {tmp_path}/pid\nwhile echo x; do sleep 0.05; done\n")
-    with subprocess.Popen(
-        [sys.executable, "-c", AGENT, str(tmp_path / "p")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as agent:
-        assert agent.stdin is not None and agent.stdout is not None
-        assert agent.stdout.readline() == b"up\n"
-        pid = int((tmp_path / "pid").read_text())
-        assert is_running(pid)
-        if end == "SIGKILL":
-            agent.send_signal(signal.SIGKILL)
-        agent.stdin.close()
-        agent.wait(DEADLINE_S)
-    deadline = time.monotonic() + DEADLINE_S
-    while is_running(pid) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not is_running(pid)
-
-
-# --- the kernel's files -------------------------------------------------------------------------------------------------
-
-
-def monitor(folder: Path, **channels: tuple[str, int, int]) -> None:
-    """An INA3221 as JetPack 5 and later show it: channel -> label, millivolts, milliamperes."""
-    write(folder / "name", "ina3221")
-    for channel, (label, volts, amperes) in channels.items():
-        write(folder / f"in{channel[2:]}_label", label)
-        write(folder / f"in{channel[2:]}_input", volts)
-        write(folder / f"curr{channel[2:]}_input", amperes)
-
-
-def test_agx_orin_rails_load_clock_and_temperature(roots: Roots) -> None:
-    monitor(roots.sys / "class/hwmon/hwmon3", ch1=("VDD_GPU_SOC", 20_000, 600), ch2=("VDD_CPU_CV", 20_000, 100))
-    memory = ("VDDQ_VDD2_1V8AO", 5_000, 400)
-    monitor(roots.sys / "class/hwmon/hwmon4", ch1=("VIN_SYS_5V0", 5_000, 900), ch2=("NC", 0, 0), ch3=memory)
-    write(roots.sys / "class/hwmon/hwmon4/in7_label", "sum of shunt voltages")
-    write(roots.sys / "class/devfreq/17000000.gpu/cur_freq", 611_000_000)
-    write(roots.sys / "class/devfreq/17000000.gpu/device/load", 635)
-    write(roots.sys / "class/thermal/thermal_zone1/type", "gpu-thermal")
-    write(roots.sys / "class/thermal/thermal_zone1/temp", 49_500)
-    fields = SysfsSource(roots).read(0).fields
-    assert fields is not None and fields.unavailable == {}
-    assert [(rail.name, rail.watts, rail.within) for rail in fields.values["power"]] == [
-        ("VDD_GPU_SOC", 12.0, ""),
-        ("VDD_CPU_CV", 2.0, ""),
-        ("VIN_SYS_5V0", 4.5, ""),
-        ("VDDQ_VDD2_1V8AO", 2.0, "VIN_SYS_5V0"),
-    ]
-    (gpu,) = fields.values["gpus"]
-    assert (gpu.utilization_percent, gpu.sm_clock_mhz, gpu.temperature_c) == (63.5, 611.0, 49.5)
-
-
-def test_nano_rails_of_jetpack_4(roots: Roots) -> None:
-    device = roots.sys / "bus/i2c/drivers/ina3221x/6-0040/iio:device0"
-    for number, (name, milliwatts) in enumerate([("POM_5V_IN", 3200), ("POM_5V_GPU", 900), ("POM_5V_CPU", 700)]):
-        write(device / f"rail_name_{number}", name)
-        write(device / f"in_power{number}_input", milliwatts)
-    write(roots.sys / "devices/gpu.0/load", 990)
-    write(roots.sys / "class/thermal/thermal_zone1/type", "GPU-therm")
-    write(roots.sys / "class/thermal/thermal_zone1/temp", -256_000)
-    fields = SysfsSource(roots).read(0).fields
-    assert fields is not None
-    assert [(rail.name, rail.watts, rail.within) for rail in fields.values["power"]] == [
-        ("POM_5V_IN", 3.2, ""),
-        ("POM_5V_GPU", 0.9, "POM_5V_IN"),
-        ("POM_5V_CPU", 0.7, "POM_5V_IN"),
-    ]
-    (gpu,) = fields.values["gpus"]
-    assert (gpu.utilization_percent, gpu.temperature_c) == (99.0, None)
-    assert "switched off" in gpu.unavailable["temperature_c"]
+def test_sysfs_answers_at_once_where_programs_take_their_time(board: Path, roots: Roots) -> None:
+    script(board / "tegrastats", "#!/bin/sh\nexec sleep 60\n")
+    monitor(roots.sys / "class/hwmon/hwmon1", ch1=("VDD_IN", 5_000, 1_000))
+    reading = sensor_of(roots).read(0)
+    assert source(reading) == "sysfs"
+    assert reading.unavailable["tegrastats"] == "it has not answered yet"
 
 
 def test_rails_whose_names_are_swapped_are_doubted_once_and_not_for_a_moment(board: Path, roots: Roots) -> None:
@@ -440,36 +281,6 @@ def test_rails_whose_names_are_swapped_are_doubted_once_and_not_for_a_moment(boa
         told += [(second, notice) for notice in sensor.read(second * SECOND).notices]
     assert [(second, notice.severity) for second, notice in told] == [(50, "warning")]
     assert told[0][1].text.startswith("POM_5V_GPU draws more than POM_5V_IN")
-
-
-def test_files_are_not_opened_again_and_again(roots: Roots) -> None:
-    monitor(roots.sys / "class/hwmon/hwmon1", ch1=("VDD_IN", 5_000, 1_000))
-    write(roots.sys / "class/thermal/thermal_zone0/type", "gpu")
-    write(roots.sys / "class/thermal/thermal_zone0/temp", 40_000)
-    source = SysfsSource(roots)
-    source.read(0)
-    before = len(list(Path("/proc/self/fd").iterdir()))
-    for minute in range(1, 5):
-        source.read(minute * 61 * SECOND)
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
-
-
-def test_a_rail_that_cannot_be_read_is_absent_and_the_others_stay(roots: Roots) -> None:
-    monitor(roots.sys / "class/hwmon/hwmon1", ch1=("VDD_IN", 5_000, 1_000), ch2=("VDD_SOC", 5_000, 100))
-    write(roots.sys / "class/hwmon/hwmon1/curr2_input", "?")
-    fields = SysfsSource(roots).read(0).fields
-    assert fields is not None
-    assert [(rail.name, rail.watts) for rail in fields.values["power"]] == [("VDD_IN", 5.0), ("VDD_SOC", None)]
-    assert fields.unavailable["power"].startswith("VDD_SOC: ")
-    assert fields.values["gpus"][0].unavailable["utilization_percent"] == "the kernel shows no GPU load on this board"
-
-
-def test_sysfs_answers_at_once_where_programs_take_their_time(board: Path, roots: Roots) -> None:
-    script(board / "tegrastats", "#!/bin/sh\nexec sleep 60\n")
-    monitor(roots.sys / "class/hwmon/hwmon1", ch1=("VDD_IN", 5_000, 1_000))
-    reading = sensor_of(roots).read(0)
-    assert source(reading) == "sysfs"
-    assert reading.unavailable["tegrastats"] == "it has not answered yet"
 
 
 # --- one GPU, two views -------------------------------------------------------------------------------------------------
