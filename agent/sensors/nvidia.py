@@ -1,13 +1,12 @@
 """NVIDIA GPUs through NVML (nvidia-ml-py).
 
-Each GPU has a thread of its own, because one sick GPU can hold up its calls for seconds; a call waits in C without Python's lock.
-A process of its own would cost the node another interpreter, and an initialisation that hangs blocks this sensor's thread alone.
+Calls are made in threads of their own (nvidia_crew), because a sick GPU can hold one up for seconds; it waits in C, without
+Python's lock. A process would cost the node another interpreter, and an initialisation that hangs blocks this sensor alone.
 When the whole driver is away (reloaded, updated, taken from a container), it is initialised anew, less and less often.
 """
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -15,10 +14,11 @@ from distmon.agent.sensors import nvidia_library
 from distmon.agent.sensors.base import KernelFile, Notice, Reading, Roots
 from distmon.agent.sensors.memory import kilobytes
 from distmon.agent.sensors.nvidia_calls import Nvml, in_words, is_loss
+from distmon.agent.sensors.nvidia_crew import Crew, read_all
 from distmon.agent.sensors.nvidia_device import Answer, Instance, NvidiaDevice
 from distmon.core.events import GpuProcess, GpuReading
 
-_ANSWER_WITHIN_S = 0.03
+_ANSWER_WITHIN_S = 0.02
 _OLDEST_SHOWN_NS = 2 * 10**9
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 _END_WITHIN_S = 0.2
@@ -57,6 +57,7 @@ class NvidiaSensor:
         self._meminfo = KernelFile(roots.proc / "meminfo")
         self._answer_within_s = answer_within_s
         self._nvml: Nvml = None
+        self._crews: list[Crew] = []
         self._rows: dict[str, _Row] = {}
         """By UUID."""
         self._away = ""
@@ -68,16 +69,13 @@ class NvidiaSensor:
         """All GPUs, with those that do not answer. Raises DriverError while not one has ever been seen."""
         if self._nvml is None:
             self._come_back(now_ns)
+        self._crews = read_all(self._crews, now_ns, self._answer_within_s)
         rows = sorted(self._rows.values(), key=lambda row: row.index)
-        for row in rows:
-            if row.device is not None:
-                row.device.ask(now_ns)
-        deadline = time.monotonic() + self._answer_within_s
         gpus: list[GpuReading] = []
         conditions: list[_Condition] = []
         notices: list[Notice] = []
         for row in rows:
-            condition, fresh = self._hear(row, now_ns, deadline)
+            condition, fresh = self._hear(row, now_ns)
             conditions.append(condition)
             notices += _xid_notices(row, fresh)
             gpus += _readings(row, condition, fresh, now_ns)
@@ -87,10 +85,10 @@ class NvidiaSensor:
 
     def close(self) -> None:
         """Ends the threads and lets go of the driver."""
-        devices = [row.device for row in self._rows.values() if row.device is not None]
         for row in self._rows.values():
             row.device = None
-        ended = [device.close(_END_WITHIN_S) for device in devices]
+        ended = [crew.close(_END_WITHIN_S) for crew in self._crews]
+        self._crews = []
         if self._nvml is not None and all(ended):
             nvidia_library.shut_down(self._nvml)
         self._nvml = None
@@ -125,6 +123,8 @@ class NvidiaSensor:
             row.missing = _Condition(_LOST, "it is no longer there")
         for number in range(count):
             self._find_gpu(number, now_ns)
+        devices = [row.device for row in self._rows.values() if row.device is not None]
+        self._crews = [Crew(devices)] if devices else []
 
     def _find_gpu(self, number: int, now_ns: int) -> None:
         nvml = self._nvml
@@ -148,11 +148,11 @@ class NvidiaSensor:
         row.device = NvidiaDevice(nvml, row.index, uuid, name, handle, self._system_memory)
         row.since_ns, row.last = now_ns, None
 
-    def _hear(self, row: _Row, now_ns: int, deadline: float) -> tuple[_Condition, Answer | None]:
+    def _hear(self, row: _Row, now_ns: int) -> tuple[_Condition, Answer | None]:
         """How the GPU is, and what it newly said."""
         if row.device is None:
             return row.missing, None
-        answer = row.device.take(deadline)
+        answer = row.device.take()
         row.last = answer or row.last
         last, heard_ns = row.last, row.last.taken_ns if row.last else row.since_ns
         if last is not None and last.loss:

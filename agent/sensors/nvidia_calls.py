@@ -150,7 +150,7 @@ COUNTERS = (
     ("nvlink_received_bytes_per_s", "NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX", SUM_OF_LINKS, 1024),
     ("nvlink_sent_bytes_per_s", "NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX", SUM_OF_LINKS, 1024),
 )
-"""(field, NVML's field of a counter, its scope, bytes per count): asked in one call, cheap where the GPU has them."""
+"""(field, NVML's field of a counter, its scope, bytes per count): asked in one call, with the slow ones."""
 
 _UNINITIALIZED, _NOT_SUPPORTED, _NO_PERMISSION, _DRIVER_NOT_LOADED, _FUNCTION_NOT_FOUND = 1, 3, 4, 9, 13
 _GPU_IS_LOST, _RESET_REQUIRED, _VERSION_MISMATCH, _GPU_NOT_FOUND, _UNKNOWN = 15, 16, 18, 28, 999

@@ -1,15 +1,13 @@
-"""One NVIDIA GPU and the thread that asks it: a driver call that does not return holds up this GPU alone."""
+"""One NVIDIA GPU: what it is asked, and what is remembered of its answers."""
 
 from __future__ import annotations
 
-import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from distmon.agent.sensors.base import rate
+from distmon.agent.sensors.base import rate, why
 from distmon.agent.sensors.nvidia_calls import (
     COUNTERS,
     FAST,
@@ -77,55 +75,28 @@ class NvidiaDevice:
         self._slow_taken_ns: int | None = None
         self._instances: list[Instance] = []
         self._events: Any = None
+        self._xids: list[int] = []
         self._loss = ""
         self._tried_ns = 0
         self._answers: deque[Answer] = deque(maxlen=1)
-        self._asked_ns = 0
-        self._closing = False
-        self._wanted = threading.Semaphore(0)
-        self._answered = threading.Event()
-        self._answered.set()
-        self._thread = threading.Thread(target=self._run, name=f"nvidia-{index}", daemon=True)
-        self._thread.start()
 
-    # --- for the sensor's thread ---
+    def read(self, now_ns: int) -> None:
+        """Asks what every sample needs, for `take`. Like `read_slow`, in one thread at a time."""
+        self._answers.append(self._read(now_ns))
 
-    def ask(self, now_ns: int) -> None:
-        """Has it read once more, after what it is at; unless it still owes an answer."""
-        if self._answered.is_set():
-            self._answered.clear()
-            self._asked_ns = now_ns
-            self._wanted.release()
-
-    def take(self, deadline: float) -> Answer | None:
-        """The answer that has not been taken yet; waits for it until `deadline` (time.monotonic)."""
-        self._answered.wait(max(0.0, deadline - time.monotonic()))
+    def take(self) -> Answer | None:
+        """The answer that has not been taken yet."""
         try:
             return self._answers.popleft()
         except IndexError:
             return None
 
-    def close(self, timeout_s: float) -> bool:
-        """Ends the thread; False when it hangs in a call, and then it is left to itself."""
-        self._closing = True
-        self._wanted.release()
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive()
+    def is_slow_due(self, now_ns: int) -> bool:
+        """Whether it is time for `read_slow`."""
+        return not self._loss and (self._slow_taken_ns is None or now_ns - self._slow_taken_ns >= _SLOW_EVERY_NS)
 
-    # --- the GPU's own thread ---
-
-    def _run(self) -> None:
-        self._listen_for_xids()
-        while True:
-            self._wanted.acquire()
-            if self._closing:
-                break
-            now_ns = self._asked_ns
-            answer = self._read(now_ns)
-            self._answers.append(answer)
-            self._answered.set()
-            if not answer.loss and (self._slow_taken_ns is None or now_ns - self._slow_taken_ns >= _SLOW_EVERY_NS):
-                self._read_slow(now_ns)
+    def close(self) -> None:
+        """After this nothing may be asked any more."""
         if self._events is not None:
             self._nvml.nvmlEventSetFree(self._events)
 
@@ -138,7 +109,6 @@ class NvidiaDevice:
                 self._tried_ns = now_ns
                 self._find_again()
             self._ask_all(FAST, answer.values, answer.unavailable)
-            self._read_counters(now_ns, answer)
             answer.instances = [(instance, self._read_instance(instance)) for instance in self._instances]
         except self._nvml.NVMLError as error:
             # A GPU that was lost is lost until it answers, whatever its calls say meanwhile.
@@ -148,7 +118,7 @@ class NvidiaDevice:
         answer.failure = _common_failure(answer)
         self._share_memory(answer)
         self._add_slow(answer)
-        answer.xids = self._take_xids()
+        answer.xids, self._xids = self._xids, []
         return answer
 
     def _find_again(self) -> None:
@@ -174,7 +144,7 @@ class NvidiaDevice:
                         self._never.update(dict.fromkeys(call.fields, known))
             reasons.update(dict.fromkeys(call.fields, known))
 
-    def _read_counters(self, now_ns: int, answer: Answer) -> None:
+    def _read_counters(self, now_ns: int, values: dict[str, Any], reasons: dict[str, str]) -> None:
         """Rates of the bus and the links."""
         wanted = [counter for counter in COUNTERS if counter[1] not in self._never]
         if not wanted:
@@ -197,18 +167,22 @@ class NvidiaDevice:
             count = int(found.value.ullVal) * unit
             before, before_ns = self._counts.get(into, (None, 0))
             self._counts[into] = count, now_ns
-            answer.values[into] = rate(before, count, (now_ns - before_ns) / 1e9)
-            answer.unavailable[into] = "its counter has not been read twice"
+            values[into] = rate(before, count, (now_ns - before_ns) / 1e9)
+            reasons[into] = "its counter has not been read twice"
 
     def _share_memory(self, answer: Answer) -> None:
         """A GPU without memory of its own (Grace's small siblings, Jetson) uses the system's."""
         if _MEMORY[0] in self._never:
-            answer.values.update(zip(_MEMORY, self._system_memory(), strict=True))
-            answer.notes.update(dict.fromkeys(_MEMORY, _SHARED))
+            try:
+                answer.values.update(zip(_MEMORY, self._system_memory(), strict=True))
+            except OSError as error:
+                answer.unavailable.update(dict.fromkeys(_MEMORY, why(error)))
+            else:
+                answer.notes.update(dict.fromkeys(_MEMORY, _SHARED))
 
     def _add_slow(self, answer: Answer) -> None:
         answer.slow_taken_ns = self._slow_taken_ns
-        answer.slow_values = {name: value for name, value in self._slow_values.items() if name not in answer.values}
+        answer.slow_values = self._slow_values
         answer.unavailable = {
             name: reason
             for name, reason in (self._slow_reasons | answer.unavailable).items()
@@ -225,18 +199,20 @@ class NvidiaDevice:
                     raise
         return values
 
-    def _read_slow(self, now_ns: int) -> None:
+    def read_slow(self, now_ns: int) -> None:
+        """Asks what changes slowly or takes long, for the answers to come."""
         values: dict[str, Any] = {}
         reasons: dict[str, str] = {}
-        counted = {into for into, name, _, _ in COUNTERS if name not in self._never}
         try:
-            self._ask_all([call for call in SLOW if not counted.issuperset(call.fields)], values, reasons)
+            self._read_counters(now_ns, values, reasons)
+            self._ask_all([call for call in SLOW if not values.keys() >= set(call.fields)], values, reasons)
             self._instances = self._find_instances()
         except self._nvml.NVMLError:
             return  # the next sample tells of the loss
         for into, name, _, _ in COUNTERS:
             if name in self._never and into not in values:
                 reasons.setdefault(into, self._never[name])
+        self._xids += self._take_xids()
         if "last_xid" in self._never:
             reasons["last_xid"] = self._never["last_xid"]
         self._slow_values, self._slow_reasons, self._slow_taken_ns = values, reasons, now_ns
@@ -271,6 +247,8 @@ class NvidiaDevice:
 
     def _take_xids(self) -> list[int]:
         """Those that came since the last time; does not wait for more."""
+        if self._events is None and "last_xid" not in self._never:
+            self._listen_for_xids()
         found: list[int] = []
         while "last_xid" not in self._never and len(found) < 16:
             try:
