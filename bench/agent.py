@@ -43,9 +43,11 @@ AGENT = """
 import sys
 from pathlib import Path
 from distmon.agent.loop import Agent
+from distmon.agent.main import spare_collector
 from distmon.agent.sensors.base import Roots
 tree = Path(sys.argv[3])
 agent = Agent([sys.argv[1]], [sys.argv[2]], 1.0, 1.0, Roots(tree / "proc", tree / "sys"))
+spare_collector()
 agent.run()
 """
 RANK = """
