@@ -12,12 +12,15 @@ from distmon.core.events import NodeSampled
 from distmon.wire.clock import SteadyClock
 
 _INTERVAL_S = 0.5
+_START_WITHIN_S = 10.0
+"""A GPU's driver that nothing holds awake takes seconds."""
 
 
 def take_sample() -> NodeSampled:
     """One sample whose rates are over a short real interval."""
     sampler = Sampler(node_name())
     sampler.prime()
+    sampler.settle(_START_WITHIN_S)
     time.sleep(_INTERVAL_S)
     return sampler.sample(SteadyClock().now())
 

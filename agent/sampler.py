@@ -54,6 +54,13 @@ class Sampler:
         """Reads every counter once, so that the first sample has rates and no made-up zeros."""
         self.sample(at=0.0)
 
+    def settle(self, within_s: float) -> None:
+        """Waits for the first answer of sources that take long to start, such as a GPU's driver."""
+        deadline = time.monotonic() + within_s
+        for reader in self._readers:
+            if isinstance(reader, _Threaded):
+                reader.result(deadline)
+
     def sample(self, at: float) -> NodeSampled:
         """A reading of everything now; `at` is stamped on it."""
         now_ns = time.monotonic_ns()

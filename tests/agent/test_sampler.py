@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -162,3 +163,21 @@ def test_ten_samples_a_second_for_an_hour_on_an_injected_clock_do_not_drift(
     agent.close()
     assert max(late_ns) < 0.03 * SECOND + rounding_ns
     assert len(late_ns) == pytest.approx(36_000 - 50, abs=2)
+
+
+def test_one_sample_alone_waits_for_a_source_that_takes_long_to_start(tmp_path: Path) -> None:
+    started = threading.Event()
+
+    class Driver:
+        fields: tuple[str, ...] = ("load_1m",)
+
+        def read(self, now_ns: int) -> Reading:
+            started.wait()
+            return Reading({"load_1m": 1.5}, {})
+
+    sampler = Sampler("n", Roots(tmp_path / "proc", tmp_path / "sys"), [Source("slow", lambda roots: Driver(), may_block=True)])
+    sampler.prime()
+    assert sampler.sample(1.0).load_1m is None
+    threading.Timer(0.2, started.set).start()
+    sampler.settle(60.0)
+    assert sampler.sample(2.0).load_1m == 1.5
