@@ -1,6 +1,6 @@
 """What an agent costs at 1 Hz on a node with 64 cores and 16 ranks (a tree of files), beside other monitors on this machine.
 
-The peers: apt-get install prometheus-node-exporter sysstat glances btop. Those that are absent are left out.
+Peers that are not installed are left out, and named with the line that installs them.
 """
 
 from __future__ import annotations
@@ -69,6 +69,14 @@ while True:
     psutil.net_io_counters(pernic=True), psutil.disk_io_counters(perdisk=True), psutil.getloadavg()
     time.sleep(1)
 """
+APT_LINE = "apt-get install prometheus-node-exporter sysstat glances btop"
+PEERS = {
+    "node_exporter": "prometheus-node-exporter scraped once a second",
+    "sadc": "sadc -S XALL",
+    "glances": "glances -q --export csv",
+    "btop": "btop",
+    "psutil": "psutil loop without processes",
+}
 SADC = "/usr/lib/sysstat/sadc"
 EXPORTER_PORT = 19_177
 
@@ -142,19 +150,20 @@ def start_sleepers(stack: ExitStack) -> None:
 
 
 def start_peers(stack: ExitStack) -> dict[str, int]:
-    """Name -> pid of each monitor that is installed, all reading this machine once a second."""
+    """Those of PEERS that are installed, with their pid; all read this machine once a second."""
     folder = stack.enter_context(tempfile.TemporaryDirectory())
-    peers = {"psutil loop without processes": run(stack, [sys.executable, "-c", PSUTIL])}
+    peers: dict[str, int] = {}
     if exporter := shutil.which("prometheus-node-exporter"):
         address = f"127.0.0.1:{EXPORTER_PORT}"
-        peers["prometheus-node-exporter"] = run(stack, [exporter, f"--web.listen-address={address}"])
+        peers["node_exporter"] = run(stack, [exporter, f"--web.listen-address={address}"])
     if Path(SADC).exists():
-        peers["sadc -S XALL"] = run(stack, [SADC, "-S", "XALL", "1", f"{folder}/sadc.data"])
+        peers["sadc"] = run(stack, [SADC, "-S", "XALL", "1", f"{folder}/sadc.data"])
     if glances := shutil.which("glances"):
         command = [glances, "-q", "-t", "1", "--export", "csv", "--export-csv-file", f"{folder}/glances.csv"]
-        peers["glances -q --export csv"] = run(stack, command)
+        peers["glances"] = run(stack, command)
     if btop := shutil.which("btop"):
         peers["btop"] = start_btop(stack, btop, Path(folder))
+    peers["psutil"] = run(stack, [sys.executable, "-c", PSUTIL])
     return peers
 
 
@@ -220,19 +229,24 @@ def measure_steady() -> None:
         ranks = start_ranks(stack, rings)
         few, many = (Node(stack, rings, ranks, others) for others in (OTHERS, 10 * OTHERS))
         peers = start_peers(stack)
-        each_second = scrape if "prometheus-node-exporter" in peers else lambda: None
+        each_second = scrape if "node_exporter" in peers else lambda: None
         pass_time(WARM_UP_S, [few, many], lambda: None)
         peers = {name: pid for name, pid in peers.items() if lives(pid)}
+        if absent := [name for name in PEERS if name not in peers]:
+            sys.stderr.write(f"left out, because not installed or ended: {', '.join(absent)}; {APT_LINE}\n")
         percents = core_percents({"few": few.pid, "many": many.pid, **peers}, [few, many], each_second)
         megabytes = {name: resident_mb(pid) for name, pid in {"few": few.pid, **peers}.items()}
         assert few.last is not None
         gpus = len(few.last.gpus)
     size = f"64 cores, {RANKS} ranks x {STEPS_PER_S} steps/s, {OTHERS} other processes, {gpus} GPUs"
     setting = f"1 Hz, a tree of files of {size}; one viewer"
-    how = f"{setting}; CPU clock of each process, median of {WINDOWS} windows of {WINDOW_S:.0f} s, all in the same windows"
-    for peer in peers:
-        figure("agent_core_percent", percents["few"], "%", f"{how}; peer on this machine", peer=peer, peer_value=percents[peer])
-        figure("agent_rss_mb", megabytes["few"], "MB", f"{setting}; VmRSS at its end", peer=peer, peer_value=megabytes[peer])
+    windows = f"median of {WINDOWS} windows of {WINDOW_S:.0f} s, the same for all"
+    how = f"{setting}; each process's CPU clock, {windows}; peers read this machine"
+    for i, peer in enumerate(peers):
+        beside = f"_beside_{peer}" if i else ""
+        said = PEERS[peer]
+        figure(f"agent_core_percent{beside}", percents["few"], "%", how, peer=said, peer_value=percents[peer])
+        figure(f"agent_rss_mb{beside}", megabytes["few"], "MB", f"{setting}; VmRSS", peer=said, peer_value=megabytes[peer])
     more = f"{how}, with ten times the other processes; peer: the agent with {OTHERS}"
     figure("agent_core_percent_3000_others", percents["many"], "%", more, peer="agent", peer_value=percents["few"])
 
