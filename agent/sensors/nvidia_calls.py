@@ -90,9 +90,7 @@ FAST = (
     Call(("power_w",), _power),
     Call(("energy_j",), _energy),
     Call(("sm_clock_mhz",), _sm_clock),
-    Call(("memory_clock_mhz",), _memory_clock),
     Call(("throttle",), _throttle),
-    Call(("performance_state",), _performance_state),
 )
 """For each sample. `energy_j` holds the counter itself, in millijoules."""
 
@@ -135,6 +133,8 @@ def _pcie(nvml: Nvml, handle: Handle) -> tuple[Any, ...]:
 SLOW = (
     Call(("processes",), ask_processes),
     Call(("power_limit_w",), _power_limit),
+    Call(("memory_clock_mhz",), _memory_clock),
+    Call(("performance_state",), _performance_state),
     Call(("fan_percent",), _fan),
     Call(("ecc_corrected",), _ecc_corrected),
     Call(("ecc_uncorrected",), _ecc_uncorrected),

@@ -117,7 +117,8 @@ class NvidiaDevice:
         self._loss = ""
         answer.failure = _common_failure(answer)
         self._share_memory(answer)
-        self._add_slow(answer)
+        answer.slow_taken_ns, answer.slow_values = self._slow_taken_ns, self._slow_values
+        answer.unavailable = self._slow_reasons | answer.unavailable
         answer.xids, self._xids = self._xids, []
         return answer
 
@@ -130,19 +131,21 @@ class NvidiaDevice:
 
     def _ask_all(self, calls: Iterable[Call], values: dict[str, Any], reasons: dict[str, str]) -> None:
         """Fills in values, and reasons where there is none. Raises NVMLError when the GPU is gone."""
-        for call in calls:
-            known = self._never.get(call.fields[0])
+        nvml, handle, never = self._nvml, self._handle, self._never
+        for fields, ask in calls:
+            known = never.get(fields[0])
             if known is None:
                 try:
-                    values.update(zip(call.fields, call.ask(self._nvml, self._handle), strict=True))
+                    for name, value in zip(fields, ask(nvml, handle), strict=True):
+                        values[name] = value
                     continue
-                except self._nvml.NVMLError as error:
+                except nvml.NVMLError as error:
                     if is_loss(error):
                         raise
                     known = in_words(error)
                     if is_lasting(error):
-                        self._never.update(dict.fromkeys(call.fields, known))
-            reasons.update(dict.fromkeys(call.fields, known))
+                        never.update(dict.fromkeys(fields, known))
+            reasons.update(dict.fromkeys(fields, known))
 
     def _read_counters(self, now_ns: int, values: dict[str, Any], reasons: dict[str, str]) -> None:
         """Rates of the bus and the links."""
@@ -179,15 +182,8 @@ class NvidiaDevice:
                 answer.unavailable.update(dict.fromkeys(_MEMORY, why(error)))
             else:
                 answer.notes.update(dict.fromkeys(_MEMORY, _SHARED))
-
-    def _add_slow(self, answer: Answer) -> None:
-        answer.slow_taken_ns = self._slow_taken_ns
-        answer.slow_values = self._slow_values
-        answer.unavailable = {
-            name: reason
-            for name, reason in (self._slow_reasons | answer.unavailable).items()
-            if answer.values.get(name) is None and answer.slow_values.get(name) is None
-        }
+                for name in _MEMORY:
+                    del answer.unavailable[name]
 
     def _read_instance(self, instance: Instance) -> dict[str, Any]:
         values: dict[str, Any] = {}
@@ -215,6 +211,7 @@ class NvidiaDevice:
         self._xids += self._take_xids()
         if "last_xid" in self._never:
             reasons["last_xid"] = self._never["last_xid"]
+        reasons = {name: reason for name, reason in reasons.items() if values.get(name) is None}
         self._slow_values, self._slow_reasons, self._slow_taken_ns = values, reasons, now_ns
 
     def _find_instances(self) -> list[Instance]:
@@ -260,6 +257,6 @@ class NvidiaDevice:
 
 def _common_failure(answer: Answer) -> str:
     """The reason when not one of the calls for each sample gave a value; "" when one did."""
-    if any(value is not None for value in answer.values.values()):
+    if not answer.unavailable or any(value is not None for value in answer.values.values()):
         return ""
     return next(iter(answer.unavailable.values()), "")
