@@ -33,7 +33,7 @@ def find_limits(roots: Roots, pid: int | None = None) -> Limits:
     groups = _groups(read_text(roots.proc / str(pid or "self") / "cgroup"))
     if pid is None:
         groups = {name: path.rpartition("/")[0] if path.endswith(".service") else path for name, path in groups.items()}
-    tree = roots.sys / "fs" / "cgroup"
+    tree = _tree(roots)
     version = 1 if "cpu" in groups or "memory" in groups else 2
     if version == 2:
         folders = _upwards(tree, groups.get("", "/"))
@@ -70,7 +70,7 @@ class ControlGroupSensor:
         limits = self._limits
         if limits is None or (limits.cores is None and limits.memory_bytes is None):
             return Reading({"control_group": None}, {"control_group": _UNLIMITED})
-        last, self._last = self._last, _use(limits)
+        last, self._last = self._last, _use(_tree(self._roots), limits)
         interval_s = 0.0 if last is None else (now_ns - self._last_ns) / 1e9
         self._last_ns = now_ns
         return Reading({"control_group": _reading(limits, last, self._last, interval_s)}, {})
@@ -92,14 +92,14 @@ class _Use(NamedTuple):
     memory_bytes: int | None
 
 
-def _use(limits: Limits) -> _Use:
+def _use(tree: Path, limits: Limits) -> _Use:
     cpu, memory = limits.cpu_folder, limits.memory_folder
     stat = _pairs(read_text(cpu / "cpu.stat")) if cpu else {}
     if limits.version == 2:
         cpu_us, throttled_us = stat.get("usage_usec"), stat.get("throttled_usec")
         used = _used_bytes(memory, "memory.current", "inactive_file") if memory else None
     else:
-        cpu_us = _thousandth(_bytes(cpu / "cpuacct.usage")) if cpu else None
+        cpu_us = _thousandth(_cpu_ns_v1(tree, cpu)) if cpu else None
         throttled_us = _thousandth(stat.get("throttled_time"))
         used = _used_bytes(memory, "memory.usage_in_bytes", "total_inactive_file") if memory else None
     return _Use(cpu_us, throttled_us, stat.get("nr_periods"), stat.get("nr_throttled"), used)
@@ -135,6 +135,10 @@ def _used_bytes(folder: Path, total: str, reclaimable: str) -> int | None:
     return None if used is None else max(0, used - _pairs(read_text(folder / "memory.stat")).get(reclaimable, 0))
 
 
+def _tree(roots: Roots) -> Path:
+    return roots.sys / "fs" / "cgroup"
+
+
 def _groups(text: str) -> dict[str, str]:
     """Controller -> path; the empty controller is version 2's."""
     pairs: dict[str, str] = {}
@@ -165,6 +169,13 @@ def _bytes(path: Path) -> int | None:
     """None for no file, no limit ("max", -1) and no number."""
     number = whole_number(read_text(path).encode())
     return None if number is None or number >= _NO_LIMIT_BYTES else number
+
+
+def _cpu_ns_v1(tree: Path, folder: Path) -> int | None:
+    """CPU time of a group: in the same hierarchy as its limit on most machines, in one beside it on some."""
+    own = _bytes(folder / "cpuacct.usage")
+    beside = tree / "cpuacct" / folder.relative_to(tree / "cpu")
+    return _bytes(beside / "cpuacct.usage") if own is None else own
 
 
 def _thousandth(number: int | None) -> int | None:

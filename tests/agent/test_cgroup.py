@@ -75,7 +75,8 @@ def test_use_of_the_limits_and_time_held_back(roots: Roots) -> None:
     )
 
 
-def test_version_1(roots: Roots) -> None:
+@pytest.mark.parametrize("used", ["cpu", "cpuacct"])
+def test_version_1_with_use_beside_the_limit_or_in_a_hierarchy_of_its_own(roots: Roots, used: str) -> None:
     write(roots.proc / "self/cgroup", "4:memory:/docker/x\n2:cpu,cpuacct:/docker/x\n1:name=systemd:/docker/x")
     cpu, memory = roots.sys / "fs/cgroup/cpu", roots.sys / "fs/cgroup/memory"
     write(cpu / "cpu.cfs_quota_us", 150_000)
@@ -83,11 +84,11 @@ def test_version_1(roots: Roots) -> None:
     write(memory / "memory.limit_in_bytes", GIB)
     write(memory / "memory.usage_in_bytes", GIB // 2)
     write(memory / "memory.stat", f"inactive_file 7\ntotal_inactive_file {GIB // 4}")
-    write(cpu / "cpuacct.usage", 0)
+    write(roots.sys / "fs/cgroup" / used / "cpuacct.usage", 0)
     write(cpu / "cpu.stat", "nr_periods 0\nnr_throttled 0\nthrottled_time 0")
     sensor = ControlGroupSensor(roots, lambda: None)
     sensor.read(0)
-    write(cpu / "cpuacct.usage", 750_000_000)
+    write(roots.sys / "fs/cgroup" / used / "cpuacct.usage", 750_000_000)
     write(cpu / "cpu.stat", "nr_periods 10\nnr_throttled 1\nthrottled_time 50000000")
     assert sensor.read(SECOND).values["control_group"] == ControlGroup(
         version=1,
