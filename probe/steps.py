@@ -44,44 +44,44 @@ class StepTimer:
     """Times the steps of one worker on one thread, and writes them to its ring."""
 
     __slots__ = (
-        "_attention",
-        "_backwards",
         "_batch_before",
         "_batch_start",
-        "_batches",
         "_before",
-        "_compute",
         "_cut",
         "_epochs_stated",
         "_eval_end",
         "_eval_start",
-        "_exposed",
         "_fresh",
         "_graph",
         "_initialising_since",
         "_made",
-        "_mark",
-        "_optimizer",
         "_pending",
-        "_samples",
+        "_samples_per_step",
         "_seen",
         "_seen_all",
         "_start",
         "_stated_samples",
-        "_samples_per_step",
         "_told",
-        "_training",
-        "_wait",
+        "attention",
+        "backwards",
+        "batches",
+        "compute",
         "epoch",
+        "exposed",
         "generation",
         "gpu",
         "in_step",
         "manual",
+        "mark",
+        "optimizer",
         "passes_per_step",
         "ring",
+        "samples",
         "sink",
         "step",
         "thread",
+        "training",
+        "wait",
     )
 
     def __init__(self, ring: RingWriter) -> None:
@@ -111,21 +111,21 @@ class StepTimer:
         self.step = 0
         self._eval_start = self._eval_end = 0
         self._pending: List[int] = []
-        self._training: Set[int] = set()
+        self.training: Set[int] = set()
         self._made: Dict[int, int] = {}
         self._seen.discard(INPUT_WAIT)
         self._seen_all = False
         self._epochs_stated = False
         self._restart()
-        self._initialising_since = self._mark
-        self._attention = True
+        self._initialising_since = self.mark
+        self.attention = True
 
     def _restart(self) -> None:
         """The running step begins now, with nothing counted."""
         now = monotonic_ns()
-        self._start = self._mark = self._batch_start = now
-        self._wait = self._compute = self._exposed = self._optimizer = self._graph = self._cut = 0
-        self._samples = self._batches = self._backwards = self._fresh = 0
+        self._start = self.mark = self._batch_start = now
+        self.wait = self.compute = self.exposed = self.optimizer = self._graph = self._cut = 0
+        self.samples = self.batches = self.backwards = self._fresh = 0
         self.in_step = False
         """An optimizer step has begun and not ended."""
         self._before = self._batch_before = Counts(0, 0, 0, 0, 0, 0)
@@ -134,21 +134,21 @@ class StepTimer:
 
     def begins(self) -> None:
         """A piece of work begins; what lay before it belongs to no phase."""
-        self._mark = monotonic_ns()
+        self.mark = monotonic_ns()
 
     def input_ends(self) -> None:
         """Since the mark, the script waited for input."""
         now = monotonic_ns()
-        self._wait += now - self._mark
-        self._mark = now
+        self.wait += now - self.mark
+        self.mark = now
 
     def backward_ends(self) -> None:
         """Since the mark, the script computed, up to the end of a backward pass: the batch trained."""
         now = monotonic_ns()
-        self._compute += now - self._mark
-        self._mark = now
-        self._backwards += 1
-        if self._attention:
+        self.compute += now - self.mark
+        self.mark = now
+        self.backwards += 1
+        if self.attention:
             self.training_begins()
         if self.gpu is not None:
             self.gpu.mark(COMPUTE)
@@ -157,20 +157,20 @@ class StepTimer:
         """The script begins to wait for a collective, by hand or in the middle of an optimizer step."""
         now = monotonic_ns()
         if self.in_step:
-            self._optimizer += now - self._mark
-        self._mark = now
+            self.optimizer += now - self.mark
+        self.mark = now
 
     def communication_ends(self) -> None:
         """Since the mark, the script waited for a collective."""
         now = monotonic_ns()
-        self._exposed += now - self._mark
-        self._mark = now
+        self.exposed += now - self.mark
+        self.mark = now
         if self.gpu is not None:
             self.gpu.mark(EXPOSED)
 
     def optimizer_begins(self) -> None:
         """The optimizer step begins. It may wait for collectives first."""
-        self._mark = monotonic_ns()
+        self.mark = monotonic_ns()
         self.in_step = True
 
     def optimizer_fails(self) -> None:
@@ -180,20 +180,17 @@ class StepTimer:
     def optimizer_ends(self) -> None:
         """Since the mark, the optimizer worked; its step is done, and with it the training step."""
         now = monotonic_ns()
-        self._optimizer += now - self._mark
-        self._mark = now
+        self.optimizer += now - self.mark
+        self.mark = now
         self.in_step = False
         if not self.manual:
-            try:
-                self.end_step(now, self.sink)
-            except struct.error as error:
-                self.unseen("step", f"a number is out of range: {error}")
+            self.end_step(now, self.sink)
 
     def graph_ends(self, duration_ns: int) -> int:
         """The last `duration_ns` were a call into a compiled graph that trained; returns the time."""
-        now = self._mark = monotonic_ns()
+        now = self.mark = monotonic_ns()
         self._graph += duration_ns
-        self._backwards += 1
+        self.backwards += 1
         return now
 
     # Batches
@@ -209,15 +206,15 @@ class StepTimer:
         self.input_ends()
         self._made[source] = length
         self._fresh = source
-        self._training.discard(source)
+        self.training.discard(source)
 
     def batch_wanted(self, source: int) -> None:
         """The script asks iterator `source` for a batch."""
-        self._mark = monotonic_ns()
-        if source not in self._training:
-            self._batch_may_train(source)
+        self.mark = monotonic_ns()
+        if source not in self.training:
+            self.batch_may_train(source)
 
-    def _batch_may_train(self, source: int) -> None:
+    def batch_may_train(self, source: int) -> None:
         """A batch of an iterator that has not trained yet: remember how things stood, in case it is evaluated."""
         if source in self._pending or (self._pending and self._eval_start):
             self._unused_batches()
@@ -227,15 +224,15 @@ class StepTimer:
             self._mark_batch()
         self._fresh = 0
         self._pending.append(source)
-        self._attention = True
+        self.attention = True
 
     def batch_came(self, samples: int) -> None:
         """The batch is there; what follows is the forward pass. `samples` is UNCOUNTABLE if they could not be counted."""
         now = monotonic_ns()
-        self._wait += now - self._mark
-        self._mark = now
-        self._batches += 1
-        self._samples += samples
+        self.wait += now - self.mark
+        self.mark = now
+        self.batches += 1
+        self.samples += samples
         if self.gpu is not None:
             self.gpu.mark(INPUT_WAIT)
 
@@ -245,22 +242,22 @@ class StepTimer:
         if source in self._pending:
             self._pending.remove(source)
             self._unused_batches()
-        self._training.discard(source)
+        self.training.discard(source)
         self._made.pop(source, None)
 
     def _mark_batch(self) -> None:
-        self._batch_start = self._mark
+        self._batch_start = self.mark
         self._batch_before = self._counts()
 
     def _counts(self) -> Counts:
-        return Counts(self._wait, self._compute, self._exposed, self._cut, self._samples, self._batches)
+        return Counts(self.wait, self.compute, self.exposed, self._cut, self.samples, self.batches)
 
     def _unused_batches(self) -> None:
         """No backward pass used the last batches, which come from iterators that train nothing: that was evaluation."""
         self._pending = []
         if not self._eval_start:
             self._eval_start, self._before = self._batch_start, self._batch_before
-        self._evaluated_until(self._mark)
+        self._evaluated_until(self.mark)
 
     def training_begins(self) -> None:
         """What the script does now trains on the batches that it has."""
@@ -273,9 +270,9 @@ class StepTimer:
         """The first batch of a new iterator trains."""
         if not self._epochs_stated:
             self.epoch += 1
-        self._training, self._pending = set(self._pending), []
+        self.training, self._pending = set(self._pending), []
         self.sees(INPUT_WAIT)
-        batches = max(self._made.get(source, UNSEEN) for source in self._training)
+        batches = max(self._made.get(source, UNSEEN) for source in self.training)
         self._made = {}
         steps = None if batches < 0 else -(-batches // self.passes_per_step)
         self.message({"type": "progress", "epoch": self.epoch, "epochs": None, "steps_per_epoch": steps})
@@ -289,21 +286,21 @@ class StepTimer:
 
     def evaluation_begins(self) -> None:
         """The script puts its model into evaluation mode."""
-        if not self._backwards and not self._eval_start:
+        if not self.backwards and not self._eval_start:
             self._eval_start = self._eval_end = monotonic_ns()
-            self._attention = True
+            self.attention = True
             self._before = self._counts()
 
     def evaluation_goes_on(self) -> None:
         """Something just ended that belongs to the evaluation, if there is one: metrics averaged, model back to training."""
-        if self._eval_start and not self._backwards:
+        if self._eval_start and not self.backwards:
             self._evaluated_until(monotonic_ns())
 
     def _evaluated_until(self, now: int) -> None:
         """What was counted since the evaluation began was no training."""
-        self._wait, self._compute, self._exposed, cut, self._samples, self._batches = self._before
+        self.wait, self.compute, self.exposed, cut, self.samples, self.batches = self._before
         self._cut = cut + now - self._eval_start
-        self._eval_end = self._mark = now
+        self._eval_end = self.mark = now
 
     def close_evaluation(self) -> None:
         """Whatever was evaluated ends here: report it."""
@@ -324,7 +321,7 @@ class StepTimer:
         self.thread = get_ident()
         duration = monotonic_ns() - start
         self._cut += duration
-        self._mark += duration
+        self.mark += duration
         self.span(kind, start, duration, name)
         self.still_initialising()
 
@@ -341,7 +338,7 @@ class StepTimer:
 
     def still_initialising(self) -> None:
         """Something happens that comes before training: the first step has not begun before now."""
-        if self._initialising_since and not (self._backwards or self._eval_start or self._pending):
+        if self._initialising_since and not (self.backwards or self._eval_start or self._pending):
             self._restart()
 
     # Steps
@@ -359,30 +356,33 @@ class StepTimer:
 
     def end_step(self, end: int, sink: StepSink) -> None:
         """Give the step that ends at `end` to `sink`; a new one begins."""
-        if self._attention:
+        if self.attention:
             self._before_step_ends()
         duration = end - self._start - self._cut
         step = self.step
-        if self._seen_all and self._samples >= 0:
-            sink(
-                step,
-                self.generation,
-                self.epoch,
-                end - duration,
-                duration,
-                self._wait,
-                self._compute,
-                self._exposed,
-                self._optimizer,
-                self._samples,
-                self._batches,
-            )
-        else:
-            sink(step, self.generation, self.epoch, end - duration, duration, *self._only_seen(step))
+        try:
+            if self._seen_all and self.samples >= 0:
+                sink(
+                    step,
+                    self.generation,
+                    self.epoch,
+                    end - duration,
+                    duration,
+                    self.wait,
+                    self.compute,
+                    self.exposed,
+                    self.optimizer,
+                    self.samples,
+                    self.batches,
+                )
+            else:
+                sink(step, self.generation, self.epoch, end - duration, duration, *self._only_seen(step))
+        except struct.error as error:
+            self.unseen("step", f"a number is out of range: {error}")
         self.step = step + 1
         self._start = end
-        self._wait = self._compute = self._exposed = self._optimizer = self._graph = self._cut = 0
-        self._samples = self._batches = self._backwards = self._fresh = 0
+        self.wait = self.compute = self.exposed = self.optimizer = self._graph = self._cut = 0
+        self.samples = self.batches = self.backwards = self._fresh = 0
 
     def _before_step_ends(self) -> None:
         """What came before the step that ends now is over: initialisation, evaluation, batches that nobody knew to train."""
@@ -393,20 +393,20 @@ class StepTimer:
             self._initialising_since = 0
         if self._pending:
             self._epoch_begins()
-        self._attention = False
+        self.attention = False
 
     def _only_seen(self, step: int) -> List[int]:
         """The phases of the step, its samples and batches, with UNSEEN for what no hook can see here."""
         if not self._graph:
             self._explain(step)
-        counted = (self._wait, self._compute, self._exposed, self._optimizer)
+        counted = (self.wait, self.compute, self.exposed, self.optimizer)
         phases = [number if phase in self._seen else UNSEEN for phase, number in zip(PHASES, counted)]
-        samples = self._samples if INPUT_WAIT in self._seen and self._samples >= 0 else UNSEEN
+        samples = self.samples if INPUT_WAIT in self._seen and self.samples >= 0 else UNSEEN
         if self._stated_samples is not None:
             samples = self._stated_samples
         elif self._samples_per_step is not None:
             samples = self._samples_per_step
-        return [*phases, samples, self._batches or self._backwards or 1]
+        return [*phases, samples, self.batches or self.backwards or 1]
 
     def _explain(self, step: int) -> None:
         """Say why, once it is clear that it stays so."""
@@ -454,17 +454,17 @@ class StepTimer:
     def count(self, phase: int, since: int) -> None:
         """Since `since`, the script was in `phase`, as it says itself."""
         # Hooks inside may have counted a part already.
-        since = max(since, self._mark)
-        now = self._mark = monotonic_ns()
+        since = max(since, self.mark)
+        now = self.mark = monotonic_ns()
         self.sees(phase)
         if phase == INPUT_WAIT:
-            self._wait += now - since
+            self.wait += now - since
         elif phase == COMPUTE:
-            self._compute += now - since
+            self.compute += now - since
         elif phase == EXPOSED:
-            self._exposed += now - since
+            self.exposed += now - since
         else:
-            self._optimizer += now - since
+            self.optimizer += now - since
 
     def off(self) -> None:
         """Time nothing any more: this process is a child of the worker."""

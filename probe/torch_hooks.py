@@ -1,6 +1,8 @@
 """PyTorch: batches, backward, waiting for collectives, optimizer step, checkpoints.
 
 All wrappers pass through at once on another thread, in a forked child and inside what is no training: one comparison.
+What runs at every step is written out here rather than called: a step's cost is mostly that of code and data which the
+training has driven out of the processor's caches since the last one.
 """
 
 import sys
@@ -11,8 +13,8 @@ from typing import Any, Callable, Dict, List
 
 from .cuda_events import CudaTimer
 from .patching import Function, cut, wrap
-from .ring import UNSEEN
-from .steps import COMPUTE, EXPOSED, OPTIMIZER, UNCOUNTABLE, StepTimer
+from .ring import UNSEEN, monotonic_ns
+from .steps import COMPUTE, EXPOSED, INPUT_WAIT, OPTIMIZER, UNCOUNTABLE, StepTimer
 from .worker import Worker, watch
 
 WAIT = "horovod_torch_wait_and_clear"
@@ -44,7 +46,14 @@ def _hook_autograd(timer: StepTimer, module: Any) -> None:
             if timer.thread != get_ident():
                 return original(*args, **kwargs)
             result = original(*args, **kwargs)
-            timer.backward_ends()
+            now = monotonic_ns()
+            timer.compute += now - timer.mark
+            timer.mark = now
+            timer.backwards += 1
+            if timer.attention:
+                timer.training_begins()
+            if timer.gpu is not None:
+                timer.gpu.mark(COMPUTE)
             return result
 
         return backward
@@ -58,13 +67,21 @@ def _hook_dataloader(timer: StepTimer, module: Any) -> None:
         def __next__(self: Any) -> Any:
             if timer.thread != get_ident():
                 return original(self)
-            timer.batch_wanted(id(self))
+            timer.mark = monotonic_ns()
+            if id(self) not in timer.training:
+                timer.batch_may_train(id(self))
             try:
                 data = original(self)
             except BaseException:
                 timer.batches_ended(id(self))
                 raise
-            timer.batch_came(count_samples(data))
+            now = monotonic_ns()
+            timer.wait += now - timer.mark
+            timer.mark = now
+            timer.batches += 1
+            timer.samples += count_samples(data)
+            if timer.gpu is not None:
+                timer.gpu.mark(INPUT_WAIT)
             return data
 
         return __next__
@@ -199,14 +216,18 @@ def _hook_optimizer(worker: Worker, timer: StepTimer, module: Any) -> None:
             if timer.thread != get_ident():
                 return original(self)
             if not timer.in_step:
-                timer.begins()
+                timer.mark = monotonic_ns()
             # The optimizer waits once per tensor: time the whole, and let the single waits go past the hook.
             mpi_lib.horovod_torch_wait_and_clear = plain_wait
             try:
                 result = original(self)
             finally:
                 mpi_lib.horovod_torch_wait_and_clear = hooked_wait
-            timer.communication_ends()
+            now = monotonic_ns()
+            timer.exposed += now - timer.mark
+            timer.mark = now
+            if timer.gpu is not None:
+                timer.gpu.mark(EXPOSED)
             return result
 
         return synchronize
@@ -231,13 +252,19 @@ def _timed_step(timer: StepTimer, original: Function) -> Function:
     def step(*args: Any, **kwargs: Any) -> Any:
         if timer.thread != get_ident():
             return original(*args, **kwargs)
-        timer.optimizer_begins()
+        timer.mark = monotonic_ns()
+        timer.in_step = True
         try:
             result = original(*args, **kwargs)
         except BaseException:
-            timer.optimizer_fails()
+            timer.in_step = False
             raise
-        timer.optimizer_ends()
+        now = monotonic_ns()
+        timer.optimizer += now - timer.mark
+        timer.mark = now
+        timer.in_step = False
+        if not timer.manual:
+            timer.end_step(now, timer.sink)
         return result
 
     return step
