@@ -8,12 +8,20 @@ Compatibility: a new kind or a new optional field raises FORMAT_MINOR; anything 
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 FORMAT_MAJOR = 1
 FORMAT_MINOR = 1
+
+
+Moment = Annotated[float, Meta(ge=0, le=1e11)]
+"""Seconds since the epoch. What lies outside is damage or malice, and would break sums; decoding refuses it."""
+Duration = Annotated[float, Meta(ge=0, le=1e10)]
+"""Seconds."""
+Nanoseconds = Annotated[int, Meta(ge=-(10**15), le=10**15)]
+Count = Annotated[int, Meta(ge=0, le=10**12)]
 
 
 def _kind(class_name: str) -> str:
@@ -24,7 +32,7 @@ def _kind(class_name: str) -> str:
 class Event(Struct, frozen=True, kw_only=True, tag_field="kind", tag=_kind, omit_defaults=True):
     """What all events carry. `stream` and `seq` name the event within its sender's boot, so that loss can be seen."""
 
-    at: float
+    at: Moment
     stream: str = ""
     seq: int = 0
 
@@ -209,23 +217,31 @@ class StepsRecorded(Event, frozen=True, kw_only=True):
 
     A step runs from the end of the previous optimizer step to the end of its own; `origin` is the start of the first one and
     `start_ns` counts from it. A phase that was not seen is None, for one step or for all. Phases not listed are the rest.
+    Raises ValueError, and decoding refuses, when the columns differ in length.
     """
 
     node: str
     worker: str
-    rank: int
-    generation: int
-    first_step: int
-    origin: float
-    start_ns: list[int]
-    duration_ns: list[int]
-    input_wait_ns: list[int | None] | None = None
-    compute_ns: list[int | None] | None = None
-    exposed_communication_ns: list[int | None] | None = None
-    optimizer_ns: list[int | None] | None = None
-    samples: list[int | None] | None = None
-    micro_batches: list[int] | None = None
+    rank: Count
+    generation: Count
+    first_step: Count
+    origin: Moment
+    start_ns: list[Nanoseconds]
+    duration_ns: list[Nanoseconds]
+    input_wait_ns: list[Nanoseconds | None] | None = None
+    compute_ns: list[Nanoseconds | None] | None = None
+    exposed_communication_ns: list[Nanoseconds | None] | None = None
+    optimizer_ns: list[Nanoseconds | None] | None = None
+    samples: list[Count | None] | None = None
+    micro_batches: list[Count] | None = None
     epoch: int | None = None
+
+    def __post_init__(self) -> None:
+        count = len(self.duration_ns)
+        phases = (self.input_wait_ns, self.compute_ns, self.exposed_communication_ns, self.optimizer_ns)
+        for column in (self.start_ns, self.samples, self.micro_batches, *phases):
+            if column is not None and len(column) != count:
+                raise ValueError("the columns of steps_recorded differ in length")
 
 
 class SpanRecorded(Event, frozen=True, kw_only=True):
@@ -235,8 +251,8 @@ class SpanRecorded(Event, frozen=True, kw_only=True):
     worker: str
     rank: int
     span: str
-    started: float
-    duration_s: float
+    started: Moment
+    duration_s: Duration
     name: str = ""
 
 
@@ -444,7 +460,7 @@ class NodeSampled(Event, frozen=True, kw_only=True):
     """One reading of a node. Rates are over `interval_s`; percentages of one core are 0-100, of the node likewise."""
 
     node: str
-    interval_s: float
+    interval_s: Duration
     cpu_percent: float | None = None
     cores_percent: list[float | None] = []
     cores_mhz: list[float | None] = []
@@ -493,9 +509,9 @@ class GapFound(Event, frozen=True, kw_only=True):
     """Records that were made and will not arrive."""
 
     node: str
-    started: float
-    ended: float
-    lost_records: int
+    started: Moment
+    ended: Moment
+    lost_records: Count
     cause: str = ""
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from distmon.core import events as ev
 from distmon.core.state import (
+    LOST_S,
     GpuMeans,
     LogEntry,
     NodeState,
@@ -132,18 +133,23 @@ def _worker_identified(state: SessionState, event: ev.WorkerIdentified) -> None:
     rank.identity, rank.host, rank.local_rank, rank.pid = event, event.host, event.local_rank, event.pid
     generation = _generation(state, event.generation)
     generation.world_size = generation.world_size or event.size
-    _node(state, event.node).last_heard = state.now
+    _hear(state, event.node)
 
 
 def _steps_recorded(state: SessionState, event: ev.StepsRecorded) -> None:
     if not event.duration_ns:
         return
-    added = _generation(state, event.generation).add(event)
+    _hear(state, event.node)
+    generation = _generation(state, event.generation)
+    new = generation.new_steps(event)
+    if new is None:
+        return
+    event = new
+    added = generation.add(event)
     if event.epoch is not None:
         _rank(state, event.rank).epoch = event.epoch
     if state.job.status != "ended":
         state.job.status = "running"
-    _node(state, event.node).last_heard = state.now
     _add_to_history(state, event, added)
 
 
@@ -176,10 +182,13 @@ def _amounts(totals: Totals) -> dict[str, float]:
 
 
 def _span_recorded(state: SessionState, event: ev.SpanRecorded) -> None:
-    rank = _rank(state, event.rank)
+    rank, ended = _rank(state, event.rank), event.started + event.duration_s
+    if ended <= rank.told_until.get(event.span, 0.0):
+        return
+    rank.told_until[event.span] = ended
     rank.span_totals[event.span] = rank.span_totals.get(event.span, 0.0) + event.duration_s
     if event.span in ("evaluation", "checkpoint"):
-        rank.last_span_end = max(rank.last_span_end, event.started + event.duration_s)
+        rank.last_span_end = max(rank.last_span_end, ended)
     state.spans.append(Span(event.span, event.rank, event.started, event.duration_s, event.name))
     if event.rank == 0 and event.span in ("evaluation", "checkpoint"):
         _say(state, event.started, "info", f"{event.span} {event.name} took {event.duration_s:.2f} s".replace("  ", " "), 0)
@@ -210,9 +219,8 @@ def _phase_unseen(state: SessionState, event: ev.PhaseUnseen) -> None:
 
 
 def _node_joined(state: SessionState, event: ev.NodeJoined) -> None:
-    node = _node(state, event.node)
+    node = _hear(state, event.node)
     node.joined, node.host, node.left_at, node.left_reason = event, event.host, None, ""
-    node.last_heard = state.now
     _say(state, event.at, "info", f"node {event.host} joined", None, event.host)
 
 
@@ -223,8 +231,8 @@ def _node_left(state: SessionState, event: ev.NodeLeft) -> None:
 
 
 def _node_sampled(state: SessionState, event: ev.NodeSampled) -> None:
-    node = _node(state, event.node)
-    node.sample, node.last_heard = event, state.now
+    node = _hear(state, event.node)
+    node.sample = event
     node.cpu_history.append((event.at, event.cpu_percent))
     if event.cpu_percent is not None:
         node.cpu_percent_seconds += event.cpu_percent * event.interval_s
@@ -298,6 +306,28 @@ def _gap_found(state: SessionState, event: ev.GapFound) -> None:
     _say(state, event.at, "warning", f"{event.lost_records} records of {host} lost: {event.cause or 'unknown cause'}", None, host)
 
 
+def _ticked(state: SessionState, event: ev.Ticked) -> None:
+    """A node from which nothing came for LOST_S is lost; its training may well go on."""
+    for node in state.nodes.values():
+        heard = node.last_heard
+        if node.left_at is None and node.lost_since is None and 0 < heard < state.now - LOST_S:
+            node.lost_since = heard
+            text = f"nothing heard from node {node.host or node.node} for {LOST_S:.0f} s: its agent or the way to it is gone"
+            _say(state, event.at, "warning", text, None, node.host)
+
+
+def _hear(state: SessionState, name: str) -> NodeState:
+    """Something came from a node."""
+    node = _node(state, name)
+    if node.lost_since is not None:
+        node.silences.append((node.lost_since, state.now))
+        silence = state.now - node.lost_since
+        node.lost_since = None
+        _say(state, state.now, "info", f"node {node.host or name} is back after {silence:.0f} s", None, node.host)
+    node.last_heard = state.now
+    return node
+
+
 def _rank(state: SessionState, rank: int) -> RankState:
     if (found := state.ranks.get(rank)) is None:
         found = state.ranks[rank] = RankState(rank)
@@ -348,4 +378,5 @@ _HANDLERS: dict[type, _Handler] = {
     ev.ClockStepped: _clock_stepped,
     ev.ClockOffsetEstimated: _clock_offset_estimated,
     ev.GapFound: _gap_found,
+    ev.Ticked: _ticked,
 }

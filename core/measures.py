@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from distmon.core.quantiles import quantile
-from distmon.core.state import NodeState, SessionState
+from distmon.core.state import LOST_S, NodeState, SessionState
 from distmon.core.steps import PHASES, Generation, RankSteps, Totals
 from distmon.core.warmup import MIN_STEPS, Warmup, find_warmup
 
 ROLLING_S = 30.0
 STALE_S = 3.0
-LOST_S = 9.0
 ALL_PHASES = (*PHASES, "rest")
 
 
@@ -94,6 +93,12 @@ def warmup(generation: Generation) -> Warmup:
     return _cached_warmup(tuple(durations[:n]))
 
 
+def steps_set_aside(generation: Generation) -> int:
+    """Steps at the start that means leave out: the warm-up, or the outliers at the start where no steady state was found."""
+    found = warmup(generation)
+    return found.leading_steps if found.steps is None else found.steps
+
+
 def _milestone(n: int) -> int:
     """The largest of a fixed ladder of lengths, each a twentieth longer than the last, so that live and replay climb the same."""
     if n <= 20:
@@ -135,11 +140,11 @@ def _why_no_steady_state(found: Warmup, steps: int) -> str:
 
 
 def steady_totals(generation: Generation | None) -> Totals:
-    """Sums over ranks and steady steps; over all steps where no steady state was found."""
+    """Sums over ranks and steady steps; where no steady state was found, over all but the outliers at the start."""
     total = Totals()
     if generation is None:
         return total
-    skip = warmup(generation).steps or 0
+    skip = steps_set_aside(generation)
     for rank in generation.ranks.values():
         total = total.plus(rank.steady(skip))
     return total
@@ -288,7 +293,7 @@ RECENT = 32
 def rank_rows(state: SessionState) -> list[RankRow]:
     """One row per rank, in order."""
     generation = current_generation(state)
-    skip = (warmup(generation).steps or 0) if generation else 0
+    skip = steps_set_aside(generation) if generation else 0
     taking_part = generation.ranks if generation else {}
     recents = {number: recent_split(r) for number, r in taking_part.items()}
     exposed = sorted(s.exposed_communication for s in recents.values() if s and s.exposed_communication is not None)

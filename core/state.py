@@ -22,6 +22,8 @@ HISTORY = 600
 LOG_LINES = 2_000
 OUTPUT_LINES = 5_000
 SPANS = 2_000
+LOST_S = 9.0
+"""A node from which nothing came for longer is lost."""
 
 JobStatus = Literal["idle", "launching", "running", "ended"]
 Severity = Literal["info", "warning", "error"]
@@ -65,6 +67,8 @@ class RankState:
     """Seconds per kind of span, over the session."""
     last_span_end: float = 0.0
     """End of its last evaluation or checkpoint."""
+    told_until: dict[str, float] = field(default_factory=dict)
+    """End of the last span of each kind: what ends no later was told before."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -110,6 +114,10 @@ class NodeState:
     left_reason: str = ""
     last_heard: float = 0.0
     """The viewer's own time when anything last came from it."""
+    lost_since: float | None = None
+    """When it was last heard, while it counts as lost."""
+    silences: list[tuple[float, float]] = field(default_factory=list)
+    """Times (from, to) in which nothing came for so long that it counted as lost."""
     sample: NodeSampled | None = None
     cpu_history: deque[tuple[float, float | None]] = field(default_factory=lambda: deque(maxlen=HISTORY))
     power_history: deque[tuple[float, float | None]] = field(default_factory=lambda: deque(maxlen=HISTORY))

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec import structs
+
 from distmon.core.events import StepsRecorded
 from distmon.core.quantiles import Quantiles, median
 
@@ -203,6 +205,17 @@ def _columns(batch: StepsRecorded) -> list[Sequence[int | None]]:
     ]
 
 
+def without_first(batch: StepsRecorded, count: int) -> StepsRecorded | None:
+    """The rest of a batch; None if nothing is left."""
+    if count >= len(batch.duration_ns):
+        return None
+    names = ("start_ns", "duration_ns", "samples", "micro_batches", *(f"{phase}_ns" for phase in PHASES))
+    offset = batch.start_ns[count]
+    columns = {name: column[count:] for name in names if (column := getattr(batch, name)) is not None}
+    columns["start_ns"] = [start - offset for start in columns["start_ns"]]
+    return structs.replace(batch, first_step=batch.first_step + count, origin=batch.origin + offset / 1e9, **columns)
+
+
 def step_totals(batch: StepsRecorded) -> list[Totals]:
     """The sums of each step of a batch by itself."""
     return [_sum([(value,) for value in row]) for row in zip(*_columns(batch), strict=True)]
@@ -314,6 +327,13 @@ class Generation:
     world_size: int | None = None
     ranks: dict[int, RankSteps] = field(default_factory=dict)
     series: JobSeries = field(default_factory=JobSeries)
+
+    def new_steps(self, batch: StepsRecorded) -> StepsRecorded | None:
+        """The batch without the steps that are there already, which an agent that was started again tells once more."""
+        rank = self.ranks.get(batch.rank)
+        if rank is None or rank.worker != batch.worker or batch.first_step > rank.last_step:
+            return batch
+        return without_first(batch, rank.last_step + 1 - batch.first_step)
 
     def add(self, batch: StepsRecorded) -> Totals:
         """Adds a batch to its rank and to the job, and gives the batch's sums."""

@@ -169,17 +169,19 @@ def _recent_waits(rank: RankSteps) -> Iterator[tuple[int, int, int]]:
 
 
 def _input_bound(state: SessionState, generation: Generation, splits: _Splits) -> Verdict | None:
-    shares = sorted(v for s in splits.values() if (v := s.share("input_wait")) is not None)
-    share = quantile(shares, 0.5)
-    if share is None or share < INPUT_SHARE:
+    shares = sorted((v, rank) for rank, s in splits.items() if (v := s.share("input_wait")) is not None)
+    if not shares:
+        return None
+    share, usual = shares[(len(shares) - 1) // 2]
+    if share < INPUT_SHARE:
         return None
     return Verdict(
         kind="input_bound",
         text=f"training waits for its input {share:.0%} of each step",
-        evidence=f"median rank over the last {RECENT} steps; least {shares[0]:.0%}, most {shares[-1]:.0%}",
+        evidence=f"median rank over the last {RECENT} steps; least {shares[0][0]:.0%}, most {shares[-1][0]:.0%}",
         try_first=_REMEDIES["input_wait"],
         phase="input_wait",
-        gain_percent=_phase_range(generation, "input_wait"),
+        gain_percent=_phase_range(generation, "input_wait", usual),
         from_s=_window(state, generation)[0],
         to_s=_window(state, generation)[1],
     )
@@ -187,8 +189,11 @@ def _input_bound(state: SessionState, generation: Generation, splits: _Splits) -
 
 def _communication_bound(state: SessionState, generation: Generation, splits: _Splits) -> Verdict | None:
     """The least exposed communication of any rank: that much is transfer, waiting for nobody."""
-    shares = [v for s in splits.values() if (v := s.share("exposed_communication")) is not None]
-    if len(shares) < len(generation.ranks) or len(shares) < 2 or min(shares) < COMMUNICATION_SHARE:
+    by_rank = {rank: v for rank, s in splits.items() if (v := s.share("exposed_communication")) is not None}
+    if len(by_rank) < max(len(generation.ranks), 2):
+        return None
+    least, shares = min(by_rank, key=lambda rank: by_rank[rank]), list(by_rank.values())
+    if by_rank[least] < COMMUNICATION_SHARE:
         return None
     return Verdict(
         kind="communication_bound",
@@ -196,7 +201,7 @@ def _communication_bound(state: SessionState, generation: Generation, splits: _S
         evidence=f"exposed communication between {min(shares):.0%} and {max(shares):.0%} over ranks, last {RECENT} steps",
         try_first="a larger batch per rank, gradient accumulation, or fp16 compression of the gradients",
         phase="exposed_communication",
-        gain_percent=_phase_range(generation, "exposed_communication"),
+        gain_percent=_phase_range(generation, "exposed_communication", least),
         from_s=_window(state, generation)[0],
         to_s=_window(state, generation)[1],
     )
@@ -257,12 +262,11 @@ def _wall_dominated(state: SessionState, generation: Generation) -> Verdict | No
     )
 
 
-def _phase_range(generation: Generation, phase: str) -> tuple[float, float]:
-    """Interquartile range of a phase in percent of the step, over the recent steps of all ranks."""
+def _phase_range(generation: Generation, phase: str, rank: int) -> tuple[float, float]:
+    """Interquartile range of a phase in percent of the step, over a rank's recent steps."""
     shares = sorted(
         100 * value / duration
-        for r in generation.ranks.values()
-        for batch in r.last_batches(RECENT)
+        for batch in generation.ranks[rank].last_batches(RECENT)
         for value, duration in zip(getattr(batch, f"{phase}_ns") or (), batch.duration_ns, strict=False)
         if value is not None and duration > 0
     )

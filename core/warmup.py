@@ -35,6 +35,8 @@ class Warmup(Struct, frozen=True, kw_only=True):
     excess_s: float | None = None
     steady_step_s: float | None = None
     """Median of the steps after warm-up."""
+    leading_steps: int = 0
+    """Steps at the start that differ from all that follows: to be left out of means even where no steady state was found."""
     stalls: int = 0
     """Single steady steps over three times the median; they stay in the mean."""
 
@@ -51,12 +53,13 @@ def find_warmup(durations: Sequence[float]) -> Warmup:
     level_change, slower_later = _changepoint_warmup(logs[lead:])
     steps = lead + level_change
     if steps > n // 2:
-        return Warmup(shape="no_steady_state", steps=None)
+        return Warmup(shape="no_steady_state", steps=None, leading_steps=lead)
     steady = median(durations[steps:]) or 0.0
     shape: Shape = "slowdown" if slower_later else "warmup" if steps else "flat"
     return Warmup(
         shape=shape,
         steps=steps,
+        leading_steps=lead,
         duration_s=math.fsum(durations[:steps]),
         excess_s=math.fsum(d - steady for d in durations[:steps]),
         steady_step_s=steady,

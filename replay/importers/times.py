@@ -27,11 +27,11 @@ class Timeline:
 
 
 def reading_times(clocks: Sequence[float | None], start: float | None, interval_s: float | None) -> Timeline:
-    """`clocks` are the log's, one for each reading, None where it gives none.
+    """`clocks` are the log's, one for each reading, None where it gives none; one before 1970 was never set, and is none.
 
     Readings of the same second are spread over it. `start` is the time of the first one; by default the clock's, without one 0.
     """
-    spread = _spread(clocks)
+    spread = _spread([clock if clock is not None and clock >= 0 else None for clock in clocks])
     usual = interval_s or _usual_interval(spread)
     times: list[float] = []
     went_back: list[int] = []
@@ -53,7 +53,7 @@ def reading_times(clocks: Sequence[float | None], start: float | None, interval_
 def _first(spread: Sequence[float | None], usual: float) -> float:
     """The time of a first reading without a clock, counted back from the first that has one."""
     index = next((i for i, clock in enumerate(spread) if clock is not None), None)
-    return 0.0 if index is None else (spread[index] or 0.0) - index * usual
+    return 0.0 if index is None else max((spread[index] or 0.0) - index * usual, 0.0)
 
 
 def _spread(clocks: Sequence[float | None]) -> list[float | None]:
