@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -48,16 +49,25 @@ class LocalAgent:
             self.stop()
             raise DistmonError(f"the agent did not start: {self._last_words()}")
 
-    def stop(self) -> None:
-        """Let it pass on what the ranks recorded last, and end it."""
+    def stop(self) -> bool:
+        """Let it pass on what the ranks recorded last, and end it. False if it had died, or did not answer and was killed."""
         if self._process is None:
-            return
+            return True
         self._process.terminate()
         try:
-            self._process.wait(STOP_LIMIT_S)
+            return self._process.wait(STOP_LIMIT_S) == 0
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+            return False
+
+    @property
+    def death(self) -> str:
+        """How its process ended, in words; empty while it lives."""
+        code = self._process.poll() if self._process is not None else None
+        if code is None:
+            return ""
+        return signal.Signals(-code).name if code < 0 else f"exit code {code}"
 
     @property
     def running(self) -> bool:

@@ -88,9 +88,9 @@ class Runner:
         """Until the job has ended and JobEnded is among the events."""
         return not self._done.is_set()
 
-    def join(self) -> None:
-        """Wait until the job has ended and JobEnded is among the events."""
-        self._done.wait()
+    def wait_for_end(self, timeout_s: float | None = None) -> bool:
+        """Wait until the job has ended and JobEnded is among the events; False when the time is over first."""
+        return self._done.wait(timeout_s)
 
     @property
     def exit_code(self) -> int | None:

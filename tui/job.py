@@ -5,11 +5,14 @@ from __future__ import annotations
 import secrets
 import signal
 import threading
+from collections import deque
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
+from typing import Literal
 
-from distmon.core.events import AnyEvent, SessionStarted
+from distmon.core.errors import DistmonError
+from distmon.core.events import AnyEvent, NoticeGiven, SessionStarted
 from distmon.launcher.agents import LocalAgent
 from distmon.launcher.plan import Plan
 from distmon.launcher.runner import Runner
@@ -19,6 +22,8 @@ from distmon.wire.clock import SteadyClock
 from distmon.wire.subscription import Subscription
 
 AGENT_GOODBYE_S = 3.0
+AGENT_CHECK_S = 0.5
+MAX_AGENT_STARTS = 5
 
 
 class LaunchedJob:
@@ -27,7 +32,7 @@ class LaunchedJob:
     def __init__(self, plan: Plan, job_folder: Path, recording: Path, session_id: str, *, debug: bool = False) -> None:
         """Raises DistmonError when the recording cannot be made or the agent does not start."""
         self.recording = recording
-        clock = SteadyClock()
+        clock = self._clock = SteadyClock()
         started = SessionStarted(at=clock.now(), session_id=session_id, distmon_version=version("distmon"))
         self._recorder = Recorder(recording)
         self._agent = LocalAgent(job_folder)
@@ -35,6 +40,7 @@ class LaunchedJob:
         self._runner = Runner(plan, debug=debug)
         subscription = Subscription([self._agent.address], since_start=True)
         self._session = LiveSession(started, subscription, self._launcher_events, clock, self._recorder)
+        self._notices: deque[AnyEvent] = deque()
         self._closer = threading.Thread(target=self._close_when_ended, name="distmon-closer", daemon=True)
 
     def start(self) -> None:
@@ -74,13 +80,33 @@ class LaunchedJob:
         return self._recorder.failed
 
     def _launcher_events(self) -> list[AnyEvent]:
-        return list(self._runner.poll())
+        notices = [self._notices.popleft() for _ in range(len(self._notices))]
+        return [*notices, *self._runner.poll()]
 
     def _close_when_ended(self) -> None:
-        self._runner.join()
-        self._agent.stop()
+        starts = 1
+        while not self._runner.wait_for_end(AGENT_CHECK_S):
+            if not self._agent.running and starts <= MAX_AGENT_STARTS:
+                starts += 1
+                self._start_agent_again(f"the agent of this machine died ({self._agent.death})")
+        if not self._agent.stop():
+            # The ranks' rings outlive the agent: what it did not pass on is still there.
+            self._session.forget_joins()
+            self._start_agent_again("the agent of this machine did not end in good order")
+            self._session.wait_for_join(AGENT_GOODBYE_S)
+            self._agent.stop()
         self._session.wait_for_agents(AGENT_GOODBYE_S)
         self._session.close()
+
+    def _start_agent_again(self, why: str) -> None:
+        try:
+            self._agent.start()
+            self._notice("warning", f"{why}; it was started again, and reads what the ranks recorded meanwhile")
+        except DistmonError as error:
+            self._notice("error", f"{why}, and cannot be started again: {error}")
+
+    def _notice(self, severity: Literal["warning", "error"], text: str) -> None:
+        self._notices.append(NoticeGiven(at=self._clock.now(), severity=severity, text=text, source="distmon"))
 
 
 def new_session_id() -> str:

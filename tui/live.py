@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from distmon.core.events import AnyEvent, NodeLeft, NoticeGiven, SessionEnded, SessionStarted, Ticked
+from distmon.core.events import AnyEvent, NodeJoined, NodeLeft, NoticeGiven, SessionEnded, SessionStarted, Ticked
 from distmon.wire.clock import SteadyClock
 from distmon.wire.subscription import Subscription
 
@@ -52,6 +52,7 @@ class LiveSession:
         self._agents: set[str] = set()
         self._gone: set[str] = set()
         self._quiet = threading.Event()
+        self._joined = threading.Semaphore(0)
         self._failure: Exception | None = None
         self._sink_failed = ""
         self._take([started])
@@ -68,6 +69,15 @@ class LiveSession:
     def wait_for_agents(self, timeout_s: float) -> bool:
         """Waits until every agent that was heard has said goodbye; False when one is silent for longer."""
         return self._quiet.wait(timeout_s)
+
+    def forget_joins(self) -> None:
+        """What joined so far does not count for `wait_for_join`."""
+        while self._joined.acquire(blocking=False):
+            pass
+
+    def wait_for_join(self, timeout_s: float) -> bool:
+        """Waits until an agent has joined; False when none does in time."""
+        return self._joined.acquire(timeout=timeout_s)
 
     def close(self) -> None:
         """Takes what is still there, ends the recording in good order and stops collecting."""
@@ -117,7 +127,10 @@ class LiveSession:
             node = getattr(event, "node", "")
             if node:
                 self._agents.add(node)
-            if isinstance(event, NodeLeft):
+            if isinstance(event, NodeJoined):
+                self._gone.discard(event.node)
+                self._joined.release()
+            elif isinstance(event, NodeLeft):
                 self._gone.add(event.node)
         if self._agents and self._agents == self._gone:
             self._quiet.set()
