@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import socket
 import stat
 from pathlib import Path
@@ -26,10 +27,15 @@ def check_address(address: str, *, binding: bool) -> str:
 
 
 def prepare_socket(address: str) -> None:
-    """Makes the folder of a unix socket that is about to be bound, and refuses one that others can enter or that is in use."""
+    """Makes the folder of a unix socket that is about to be bound, in a private one, and refuses a socket that is in use.
+
+    Raises DistmonError, also for a folder that others can enter, or that is missing elsewhere.
+    """
     if not address.startswith("ipc://"):
         return
     path = Path(address.removeprefix("ipc://"))
+    if not (os.path.lexists(path.parent) or _may_make(path.parent)):
+        raise DistmonError(f"there is no folder {path.parent}; {_advice()}")
     private_directory(path.parent)
     if _answers(path):
         raise DistmonError(f"{address} is taken by a running process; stop it or choose another --listen address")
@@ -45,10 +51,41 @@ def private_directory(path: Path) -> Path:
     if not stat.S_ISDIR(status.st_mode):
         raise DistmonError(f"{path} is not a folder of its own (a link?); choose another address")
     if status.st_uid != os.getuid():
-        raise DistmonError(f"the folder {path} belongs to another user; choose another address")
+        raise DistmonError(f"the folder {path} belongs to another user; {_advice()}")
     if status.st_mode & 0o077:
-        raise DistmonError(f"the folder {path} is open to other users; run: chmod 700 {path}")
+        advice = f"run: chmod 700 {shlex.quote(str(path))}" if _may_be_closed(path, status.st_mode) else _advice()
+        raise DistmonError(f"the folder {path} is open to other users; {advice}")
     return path
+
+
+def _may_make(folder: Path) -> bool:
+    """Whether a missing folder is made without asking: distmon's own, or one inside a folder that is this user's alone."""
+    if folder.is_relative_to(runtime_directory()):
+        return True
+    try:
+        status = folder.parent.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077
+
+
+def _may_be_closed(folder: Path, mode: int) -> bool:
+    """Whether nobody else needs to enter a folder of this user: for root's own, /tmp or /usr/lib, that would break the system."""
+    real, home, ours = folder.resolve(), _home(), runtime_directory().resolve()
+    inside = (home in real.parents and home != Path("/")) or real.is_relative_to(ours)
+    return inside and len(real.parts) > 2 and not mode & (stat.S_ISVTX | stat.S_IWOTH)
+
+
+def _home() -> Path:
+    """Where there is none, a folder that nothing is in."""
+    try:
+        return Path.home().resolve()
+    except RuntimeError:
+        return Path(os.devnull)
+
+
+def _advice() -> str:
+    return f"choose a folder of your own, like ipc://{runtime_directory()}/NAME.sock, or make one: mkdir -m 700 DIR"
 
 
 def runtime_directory() -> Path:

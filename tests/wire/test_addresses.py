@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from distmon.core.errors import DistmonError, UsageError
-from distmon.wire.addresses import check_address, private_directory
+from distmon.wire.addresses import check_address, prepare_socket, private_directory
 from distmon.wire.publisher import Publisher
 
 
@@ -56,11 +56,60 @@ def test_the_folder_is_made_private(tmp_path: Path) -> None:
     assert private_directory(tmp_path / "a").stat().st_mode & 0o777 == 0o700
 
 
-def test_a_folder_that_others_can_enter_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "open").mkdir(mode=0o755)
-    (tmp_path / "open").chmod(0o755)
-    with pytest.raises(DistmonError, match="chmod 700"):
-        private_directory(tmp_path / "open")
+def open_folder(path: Path, mode: int = 0o755) -> Path:
+    path.mkdir(parents=True)
+    path.chmod(mode)
+    return path
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(DistmonError) as caught:
+        private_directory(path)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_folder_that_others_can_enter_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert refusal(open_folder(tmp_path / "an open one")).endswith(f"run: chmod 700 '{tmp_path}/an open one'")
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o1770])
+def test_no_chmod_is_advised_for_a_folder_that_is_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/me")
+    said = refusal(open_folder(tmp_path / "shared", mode))
+    assert "run: chmod" not in said
+    assert "choose a folder of your own, like ipc:///run/me/distmon/NAME.sock, or make one: mkdir -m 700 DIR" in said
+
+
+@pytest.mark.parametrize("home", ["/", "elsewhere", "."])
+def test_no_chmod_is_advised_outside_ones_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str) -> None:
+    """Also for the home itself."""
+    folder = open_folder(tmp_path / "lib")
+    monkeypatch.setenv("HOME", str(folder / home))
+    assert "run: chmod" not in refusal(folder)
+
+
+def test_distmons_own_open_folder_is_to_be_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    assert f"run: chmod 700 {tmp_path}/distmon" in refusal(open_folder(tmp_path / "distmon"))
+
+
+@pytest.mark.parametrize("folder", ["absent/new", "open/new"])
+def test_a_sockets_folder_is_made_only_in_a_private_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    open_folder(tmp_path / "open")
+    with pytest.raises(DistmonError, match=f"there is no folder {tmp_path}/{folder}; .*mkdir -m 700"):
+        prepare_socket(f"ipc://{tmp_path}/{folder}/a.sock")
+    assert not (tmp_path / folder).exists()
+
+
+def test_distmons_own_folder_is_made_wherever_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(open_folder(tmp_path / "open")))
+    prepare_socket(f"ipc://{tmp_path}/open/distmon/a.sock")
+    assert (tmp_path / "open" / "distmon").stat().st_mode & 0o777 == 0o700
 
 
 def test_a_link_to_a_folder_is_refused(tmp_path: Path) -> None:
