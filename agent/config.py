@@ -70,7 +70,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--listen", metavar="ADDRESS", action="append", help="ipc:///PATH or tcp://127.0.0.1:PORT; may be given again"
     )
-    parser.add_argument("--rings", metavar="DIR", action="append", help="folder of the ranks' ring files; may be given again")
+    parser.add_argument(
+        "--rings", metavar="DIR", action="append", help="existing folder of the ranks' ring files; may be given again"
+    )
     parser.add_argument("--rate", metavar="HZ", type=float, dest="rate_hz", help="samples per second (1)")
     parser.add_argument("--steps-rate", metavar="HZ", type=float, dest="steps_hz", help="step batches per second and rank (1)")
     parser.add_argument("--once", action="store_true", help="print one sample and end")

@@ -108,7 +108,7 @@ class Intake:
             self._folders[folder] = changed_ns
             found = [(Path(entry.path), entry.inode()) for entry in os.scandir(folder) if entry.name.endswith(SUFFIX)]
         except FileNotFoundError:
-            return  # not made yet, or taken away at the job's end
+            return  # taken away at the job's end
         except OSError as error:
             self._refuse(folder, 0, f"cannot look for rings in {folder}: {error.strerror}")
             return

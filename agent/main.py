@@ -7,10 +7,11 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from types import FrameType
 
 from distmon.agent.config import AgentConfig, parse_arguments
-from distmon.core.errors import DistmonError
+from distmon.core.errors import DistmonError, told
 
 _GARBAGE_COLLECTED_AFTER = 50_000
 """New objects; nearly all go by reference count, as soon as their sample is sent."""
@@ -20,27 +21,52 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the agent and gives its exit code: 0, 1 for a failure, 2 for wrong usage."""
     debug = "--debug" in (sys.argv if argv is None else argv)
     try:
-        config = parse_arguments(argv)
-        return _print_sample(config) if config.once else _serve(config)
-    except DistmonError as error:
+        return _run(argv)
+    except (DistmonError, OSError) as error:
         if debug:
             raise
-        sys.stderr.write(f"distmon-agent: {error}\n")
-        return error.exit_code
+        sys.stderr.write(f"distmon-agent: {told(error) if isinstance(error, OSError) else error}\n")
+        return error.exit_code if isinstance(error, DistmonError) else 1
 
 
-def _print_sample(config: AgentConfig) -> int:
+def _run(argv: Sequence[str] | None) -> int:
+    try:
+        config = parse_arguments(argv)
+    except SystemExit:  # of the help
+        _print("")
+        raise
+    if not config.once:
+        return _serve(config)
+    _print(_sample(config))
+    return 0
+
+
+def _sample(config: AgentConfig) -> str:
     from distmon.agent.once import as_json, as_text, take_sample
 
     sample = take_sample()
-    sys.stdout.write((as_json(sample) if config.json else as_text(sample)) + "\n")
-    return 0
+    return (as_json(sample) if config.json else as_text(sample)) + "\n"
+
+
+def _print(text: str) -> None:
+    """All of it at once. A reader that has gone has seen enough; an output that is full raises OSError."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError as error:
+        # What could not be written would fail once more at exit, with a traceback.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        if not isinstance(error, BrokenPipeError):
+            raise
 
 
 def _serve(config: AgentConfig) -> int:
     from distmon.agent.loop import Agent
     from distmon.wire.addresses import default_address
 
+    for folder in config.rings:
+        if not Path(folder).is_dir():
+            raise DistmonError(f"there is no folder {folder} of rings; make it first (mkdir -m 700), or check --rings")
     parent = os.getppid() if config.stop_with_parent else None
     agent = Agent(config.listen or [default_address()], config.rings, config.rate_hz, config.steps_hz)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -84,6 +85,34 @@ def test_once_for_people_is_one_line_a_field() -> None:
     assert "memory_used_bytes" in result.stdout
 
 
+@pytest.mark.parametrize("flags", ["--once", "--once --json", "--help"])
+def test_a_reader_that_has_gone_is_no_error(flags: str) -> None:
+    script = f"{{ {sys.executable} -m distmon.agent.main {flags}; echo $? >&2; }} | true"
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=LIMIT_S)
+    assert done.stderr == "0\n"
+
+
+@pytest.mark.parametrize("flags", [["--once"], ["--help"]])
+def test_a_full_output_is_one_line(flags: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONUNBUFFERED", "")
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "distmon.agent.main", *flags]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=LIMIT_S)
+    assert done.returncode == 1
+    assert done.stderr == "distmon-agent: standard output cannot be written: No space left on device\n"
+
+
+def test_any_other_failure_of_the_system_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def no_sample() -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr("distmon.agent.once.take_sample", no_sample)
+    assert main(["--once"]) == 1
+    assert capsys.readouterr().err == "distmon-agent: the system refused: Too many open files\n"
+    with pytest.raises(OSError, match="Too many open files"):
+        main(["--once", "--debug"])
+
+
 @pytest.mark.parametrize(
     ("flags", "code", "says"),
     [
@@ -95,6 +124,9 @@ def test_once_for_people_is_one_line_a_field() -> None:
         (["--rate", "nan"], 2, "out of bounds"),
         (["--json"], 2, "--json goes with --once"),
         (["--config", "/nowhere/agent.toml"], 1, "cannot read the config file /nowhere/agent.toml"),
+        (["--rings", "/nowhere/rings"], 1, "there is no folder /nowhere/rings of rings"),
+        (["--rings", "/dev/null"], 1, "there is no folder /dev/null of rings"),
+        (["--listen", "ipc:///nowhere/agents/a.sock"], 1, "there is no folder /nowhere/agents"),
     ],
 )
 def test_refusals_are_one_line_with_the_right_code(

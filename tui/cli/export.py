@@ -47,6 +47,8 @@ def _output(name: str) -> Iterator[TextIO]:
     try:
         with out:
             yield out
-    except BaseException:
+    except BaseException as error:
         path.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:
+            raise DistmonError(f"{path} cannot be written: {error.strerror}") from None
         raise

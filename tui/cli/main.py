@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import NoReturn, Protocol, cast
 
-from distmon.core.errors import DistmonError, UsageError
+from distmon.core.errors import DistmonError, UsageError, told
 
 VERBS = {
     "run": ("distmon.tui.cli.run", "launch a training job and watch it"),
@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in words[: words.index("--")] if "--" in words else "--debug" in words
     try:
-        return _dispatch(words)
+        return _dispatch_and_flush(words)
     except DistmonError as error:
         if debug:
             raise
@@ -54,9 +54,33 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # The reader of the pipe has what it wanted; a second failure at exit would print a traceback.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        _drop_unwritten()  # the reader of the pipe has what it wanted
         return 0
+    except OSError as error:
+        _drop_unwritten()
+        if debug:
+            raise
+        sys.stderr.write(f"distmon: {told(error)}\n")
+        return 1
+
+
+def _dispatch_and_flush(words: list[str]) -> int:
+    """Standard output is written out here, where its failure can still be told."""
+    try:
+        code = _dispatch(words)
+    except SystemExit:  # of help and version
+        sys.stdout.flush()
+        raise
+    sys.stdout.flush()
+    return code
+
+
+def _drop_unwritten() -> None:
+    """What cannot be written would fail once more at exit, with a traceback."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _dispatch(words: list[str]) -> int:

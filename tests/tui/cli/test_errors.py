@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -105,6 +107,29 @@ def test_a_reader_that_has_seen_enough_is_no_error(files: Path) -> None:
     command = f"{sys.executable} -m distmon.tui.cli.main report secret.jsonl --json | head -c 1"
     done = subprocess.run(["sh", "-c", command], cwd=files, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("{", "")
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("words", ["report secret.jsonl --json", "report secret.jsonl", "export secret.jsonl --to csv -o -"])
+def test_a_full_output_is_one_line(files: Path, monkeypatch: pytest.MonkeyPatch, words: str, unbuffered: str) -> None:
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
+    command = f"{sys.executable} -m distmon.tui.cli.main {words} >/dev/full"
+    done = subprocess.run(["sh", "-c", command], cwd=files, capture_output=True, text=True, check=False)
+    assert done.returncode == FAILURE
+    assert done.stderr == "distmon: standard output cannot be written: No space left on device\n"
+
+
+def test_any_other_failure_of_the_system_is_one_line(
+    files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "some/where")
+
+    monkeypatch.setattr("distmon.tui.cli.report.load_summary", refuse)
+    assert main(["report", "secret.jsonl"]) == FAILURE
+    assert capsys.readouterr().err == "distmon: some/where: Permission denied\n"
+    with pytest.raises(PermissionError):
+        main(["report", "secret.jsonl", "--debug"])
 
 
 def test_version_needs_no_textual() -> None:
