@@ -8,7 +8,7 @@ BIN := .venv/bin
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/distmon
 STATE := $(or $(XDG_STATE_HOME),$(HOME)/.local/state)/distmon
 
-.PHONY: help run test check bench cluster lock clean
+.PHONY: help run test check bench cluster lock pictures clean
 help:
 	@echo "make run      the cockpit on a real training of 2 ranks, a minute or two (PYTHON=... trains with a Python of yours)"
 	@echo "make test     all tests"
@@ -16,6 +16,7 @@ help:
 	@echo "make bench    every benchmark, a JSON line per figure (ONLY=probe: one of $(BENCHES))"
 	@echo "make cluster  tests on several hosts, made of network namespaces"
 	@echo "make lock     write the locks from what .venv holds"
+	@echo "make pictures the pictures of the documentation, from the demo session"
 	@echo "make clean    remove what was built here"
 
 run:
@@ -53,6 +54,10 @@ cluster:
 lock:
 	@$(SET_UP)
 	@$(BIN)/python packaging/lock.py
+
+pictures:
+	@$(SET_UP)
+	@$(BIN)/python docs/pictures.py
 
 clean:
 	@rm -rf .venv .typing build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
