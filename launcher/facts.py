@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import socket
 import subprocess
@@ -57,7 +58,7 @@ def training_python(spec: JobSpec) -> str:
     path = spec.environment.get("PATH", os.defpath)
     command = _which(spec.command[0], spec)
     if command is None:
-        raise UsageError(f"there is no command {spec.command[0]!r}; give its path, or check PATH")
+        raise UsageError(_why_not_run(spec))
     if _PYTHON.fullmatch(Path(command).name):
         return command
     for script in (command, shutil.which("horovodrun", path=path)):
@@ -76,6 +77,18 @@ def _which(word: str, spec: JobSpec) -> str | None:
         path = Path(spec.cwd, word)
         return str(path) if os.access(path, os.X_OK) and not path.is_dir() else None
     return shutil.which(word, path=spec.environment.get("PATH", os.defpath))
+
+
+def _why_not_run(spec: JobSpec) -> str:
+    word = spec.command[0]
+    path = Path(spec.cwd, word)
+    if "/" not in word or not path.exists():
+        return f"there is no command {word!r}; give its path, or check PATH"
+    if path.is_dir():
+        return f"{word!r} is a folder, which cannot be run; name the program in it"
+    if not path.is_file():
+        return f"{word!r} is there, but it is no program that could be run"
+    return f"{word!r} is there, but cannot be run; run: chmod +x {shlex.quote(word)}, or name the program that runs it first"
 
 
 def _interpreter(script: str, path: str) -> str | None:

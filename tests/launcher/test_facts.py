@@ -57,6 +57,25 @@ def test_any_other_command_uses_the_python_of_horovodrun(tmp_path: Path, env: Pa
         training_python(spec(tmp_path, "train.sh", path=str(env)))
 
 
+@pytest.mark.parametrize(
+    ("word", "says"),
+    [
+        ("./train.py", "'./train.py' is there, but cannot be run; run: chmod +x ./train.py, or name the program"),
+        ("./bin", "'./bin' is a folder, which cannot be run"),
+        ("/dev/null", "'/dev/null' is there, but it is no program"),
+        ("./absent", "there is no command './absent'"),
+        ("bin", "there is no command 'bin'"),
+    ],
+)
+def test_a_command_that_is_there_but_cannot_be_run_is_told_from_a_missing_one(
+    tmp_path: Path, env: Path, word: str, says: str
+) -> None:
+    (tmp_path / "train.py").touch(mode=0o644)
+    with pytest.raises(UsageError) as caught:
+        training_python(spec(tmp_path, word, path=str(env)))
+    assert str(caught.value).startswith(says)
+
+
 def test_a_missing_script_is_found_out(tmp_path: Path, env: Path) -> None:
     assert gather(spec(tmp_path, "python", "train.py", path=str(env))).missing_script == "train.py"
     (tmp_path / "train.py").touch()
