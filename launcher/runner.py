@@ -97,6 +97,11 @@ class Runner:
         """The job's own code, 128+n after a signal; None while it runs."""
         return self._ended.exit_code if self._ended and self._done.is_set() else None
 
+    @property
+    def stopping(self) -> bool:
+        """Whether the job has been told to end."""
+        return self._stop_signal is not None
+
     def stop(self, signum: int = signal.SIGINT) -> None:
         """End the job; returns at once. The first call is polite (SIGTERM and a grace), a second one kills.
 

@@ -63,6 +63,11 @@ class LaunchedJob:
         self._runner.stop(signum)
 
     @property
+    def stopping(self) -> bool:
+        """Whether it has been told to end."""
+        return self._runner.stopping
+
+    @property
     def running(self) -> bool:
         """Until the job has ended and its recording is closed."""
         return self._closer.is_alive()

@@ -284,6 +284,16 @@ async def test_the_palette_offers_every_command(open_app: OpenApp) -> None:
         assert app.overview.choices.zoomed == "ranks"
 
 
+async def test_lost_lines_of_output_are_counted_above_it(open_app: OpenApp, text_grid: Grid) -> None:
+    events = running()
+    lost = ev.OutputWritten(
+        at=events[-1].at, rank=0, host="node-000", local_rank=0, output="stdout", lines=["kept"], dropped=1234
+    )
+    async with open_app([*events, lost]) as (app, pilot, _):
+        await pilot.press("6")
+        assert any("1,234 lines lost" in row for row in text_grid(app))
+
+
 async def test_q_leaves_at_once_when_no_job_would_end(open_app: OpenApp, fake_job: type[FakeJob]) -> None:
     job = fake_job(running=False)
     async with open_app(running(), job=job) as (app, pilot, _):
@@ -306,10 +316,11 @@ async def test_q_asks_when_a_job_would_end_and_no_stays(
         assert app.is_running and job.stopped == 0
 
 
-async def test_yes_stops_the_job_and_leaves(open_app: OpenApp, fake_job: type[FakeJob]) -> None:
+@pytest.mark.parametrize("keys", [("q", "y"), ("q", "ctrl+c"), ("ctrl+c", "y"), ("ctrl+c", "ctrl+c")], ids="-".join)
+async def test_yes_stops_the_job_and_leaves(open_app: OpenApp, fake_job: type[FakeJob], keys: tuple[str, str]) -> None:
     job = fake_job()
     async with open_app(running(), job=job) as (app, pilot, _):
-        await pilot.press("q", "y")
+        await pilot.press(*keys)
         assert job.stopped == 1
         assert app.return_value == 0
 

@@ -154,14 +154,16 @@ def test_q_leaves_with_zero(start: Callable[..., Terminal]) -> None:
     assert_restored(terminal)
 
 
-def test_control_c_asks_before_it_stops_a_job(start: Callable[..., Terminal]) -> None:
+@pytest.mark.parametrize("answer", [b"y", b"\x03"])
+def test_control_c_asks_before_it_stops_a_job(start: Callable[..., Terminal], answer: bytes) -> None:
     terminal = start("job")
     terminal.read_until(lambda output: READY in output)
     os.write(terminal.master, b"\x03")
     terminal.read_until(lambda output: b"Stop it and leave?" in output)
-    os.write(terminal.master, b"y")
+    os.write(terminal.master, answer)
     assert os.waitstatus_to_exitcode(terminal.wait()) == 0
     assert_restored(terminal)
+    assert b"job stopped" in terminal.output
 
 
 def test_control_z_suspends_with_the_terminal_given_back_and_comes_back(start: Callable[..., Terminal]) -> None:

@@ -146,9 +146,9 @@ class Overview(Screen[None]):
         self.choices.note = ""
         if self.choices.question:
             event.stop()
-            if event.key == "y":
+            if event.key in ("y", "ctrl+c"):  # who presses Ctrl-C again wants it ended, not kept
                 self._answer(True)
-            elif event.key in ("n", "escape", "q", "ctrl+c"):
+            elif event.key in ("n", "escape", "q"):
                 self._answer(False)
 
     def _answer(self, yes: bool) -> None:

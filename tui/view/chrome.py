@@ -82,7 +82,7 @@ def question_lines(question: str, palette: Palette, width: int, height: int) -> 
         Line(),
     ]
     choices = Line(
-        [("y", style("key")), (" yes   ", style("text")), ("n", style("key")), (" or Esc: no", style("text"))]
+        [("y", style("key")), (" or ^C: yes   ", style("text")), ("n", style("key")), (" or Esc: no", style("text"))]
     )
     return [*lines, Line([(" " * max((width - choices.width) // 2, 0), style("text"))]).extend(choices)]
 
