@@ -51,10 +51,15 @@ def remove_old(folder: Path, now: float, keep_bytes: int = KEEP_BYTES, keep_days
     for position, (path, info) in enumerate(recordings(folder)):
         total += info.st_size + _size(index_path(path))
         if position >= NEWEST_KEPT and (total > keep_bytes or now - info.st_mtime > keep_days * 86_400):
-            path.unlink(missing_ok=True)
-            index_path(path).unlink(missing_ok=True)
+            remove_recording(path)
             removed.append(path)
     return removed
+
+
+def remove_recording(path: Path) -> None:
+    """Removes a recording and its index."""
+    path.unlink(missing_ok=True)
+    index_path(path).unlink(missing_ok=True)
 
 
 def _size(path: Path) -> int:

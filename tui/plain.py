@@ -71,6 +71,9 @@ def summary_lines(state: SessionState) -> list[str]:
     if moment.split is not None:
         lines.append(f"step        {milliseconds(moment.split.step_s)} ms: {_split(moment)}")
     lines += [_node(node) for node in state.nodes.values()]
+    if state.output_dropped:
+        plural = "s" * (state.output_dropped != 1)
+        lines.append(f"output      {state.output_dropped:,} line{plural} lost: the ranks wrote faster than distmon could take")
     return lines + [f"verdict     {clean(v.text)}; try: {clean(v.try_first)}" for v in moment.verdicts]
 
 
@@ -101,7 +104,7 @@ def _split(moment: Facts) -> str:
 def _failure(state: SessionState) -> list[str]:
     failure = state.job.failure
     if failure is None:
-        return []
+        return [f"reason      {clean(state.job.end_detail)}"] if state.job.end_detail else []
     who = f"rank {failure.rank}" if failure.rank is not None else "a process"
     cause = failure.signal or f"exit code {failure.exit_code if failure.exit_code is not None else MISSING}"
     lines = [f"first failure: {who} on {clean(failure.host) or MISSING}: {clean(cause)}"]

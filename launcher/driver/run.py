@@ -91,6 +91,8 @@ class Driver:
         os.environ[MARK] = self.job.id + "/0/"
         text = f"{why}: horovodrun runs as it is, and starts, exits and output of single ranks are not seen"
         self.writer.emit("notice", severity="warning", text=text)
+        # From here on ranks may run, which nothing else tells.
+        self.writer.emit("progress", stage="first_step", detail="")
 
     # --- ending ---
 

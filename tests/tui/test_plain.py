@@ -91,3 +91,17 @@ def test_a_closed_stream_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None
     closed: TextIO | None = None
     monkeypatch.setattr(sys, "__stdin__", closed)
     assert not can_show_app({"TERM": "xterm"})
+
+
+@pytest.mark.parametrize(("dropped", "said"), [(0, []), (1, ["1 line lost"]), (12_345, ["12,345 lines lost"])])
+def test_the_summary_says_how_many_lines_of_output_were_lost(dropped: int, said: list[str]) -> None:
+    state = SessionState()
+    apply(state, ev.OutputWritten(at=1.0, host="a", local_rank=0, rank=0, output="stdout", lines=["kept"], dropped=dropped))
+    assert [line[12:].partition(":")[0] for line in summary_lines(state) if line.startswith("output ")] == said
+
+
+def test_the_summary_of_a_job_that_was_refused_says_why() -> None:
+    state = SessionState()
+    apply(state, ev.JobEnded(at=3.0, exit_code=1, reason="failed", detail="no \x1b[31mslots"))
+    assert summary_lines(state)[1].startswith("reason      no ")
+    assert "\x1b" not in summary_lines(state)[1]

@@ -19,7 +19,7 @@ from distmon.core.state import SessionState
 from distmon.launcher.flags import job_spec, split_arguments
 from distmon.launcher.horovod import plan_job
 from distmon.launcher.rundir import job_directory
-from distmon.replay.paths import new_recording
+from distmon.replay.paths import new_recording, remove_recording
 from distmon.tui.format import clean
 from distmon.tui.job import LaunchedJob, new_session_id
 from distmon.tui.plain import PlainView, summary_lines
@@ -68,15 +68,31 @@ def run(arguments: argparse.Namespace) -> int:
     show_app = not arguments.headless and can_show_app()
     session_id = new_session_id()
     with job_directory() as folder:
-        plan = plan_job(spec, folder)
-        recording = arguments.record or new_recording(script_of(spec.command), session_id)
-        job = LaunchedJob(plan, folder, recording, session_id, debug=arguments.debug)
-        code = _with_screen(job) if show_app else _without_screen(job)
+        plan, state = plan_job(spec, folder), SessionState()
+        with _recording(arguments.record, script_of(spec.command), session_id, state) as recording:
+            job = LaunchedJob(plan, folder, recording, session_id, debug=arguments.debug)
+            code = _with_screen(job, state) if show_app else _without_screen(job, state)
         if job.recording_failed:
             sys.stderr.write(f"distmon: {job.recording_failed}\n")
-        else:
+        elif recording.exists():
             sys.stderr.write(f"distmon: recorded in {recording}\n")
     return code
+
+
+@contextmanager
+def _recording(named: Path | None, script: str, session_id: str, state: SessionState) -> Iterator[Path]:
+    """Where to record: the file that the user names, or an automatic one, which is removed again where no rank ever ran."""
+    path = named or new_recording(script, session_id)
+    try:
+        yield path
+    finally:
+        if named is None and not may_have_run(state):
+            remove_recording(path)
+
+
+def may_have_run(state: SessionState) -> bool:
+    """Whether ranks were given out, or started by something that does not tell."""
+    return bool(state.ranks) or state.job.stage == "first_step"
 
 
 def script_of(command: list[str]) -> str:
@@ -84,38 +100,48 @@ def script_of(command: list[str]) -> str:
     return next((word for word in command if word.endswith(".py")), command[0])
 
 
-def _with_screen(job: LaunchedJob) -> int:
+def _with_screen(job: LaunchedJob, state: SessionState) -> int:
     from distmon.tui.app import DistmonApp
 
     job.start()
-    app = DistmonApp(job, job=job)
     try:
-        left_by = run_app(app)
+        left_by = run_app(DistmonApp(job, job=job, state=state))
     finally:
         if job.running:
-            job.stop()
-        code = job.wait()
-    for event in job.poll():
-        apply(app.state, event)
-    _print_summary(app.state)
+            sys.stderr.write("distmon: the job is ending; Ctrl-C ends it at once\n")
+        code = end(job, state)
+    _print_summary(state)
     return left_by if left_by > 128 else code
 
 
-def _without_screen(job: LaunchedJob) -> int:
+def _without_screen(job: LaunchedJob, state: SessionState) -> int:
     """Ranks' output to our own, progress to standard error, the summary to standard output."""
-    state, view = SessionState(), PlainView()
+    view = PlainView()
     with _signals_stop(job):
         job.start()
-        alive = True
-        while alive:
-            alive = job.running
-            _drain(job, state)
-            for line in view.lines(state):
-                sys.stderr.write(f"distmon: {line}\n")
-            if alive:
-                time.sleep(POLL_S)
-        code = job.wait()
+        try:
+            alive = True
+            while alive:
+                alive = job.running
+                _drain(job, state)
+                for line in view.lines(state):
+                    sys.stderr.write(f"distmon: {line}\n")
+                if alive:
+                    time.sleep(POLL_S)
+        finally:
+            code = end(job, state)
     _print_summary(state)
+    return code
+
+
+def end(job: LaunchedJob, state: SessionState) -> int:
+    """Waits for the end of the job, which is told to end if it was not yet; a signal meanwhile ends it at once."""
+    with _signals_stop(job):
+        if job.running and not job.stopping:
+            job.stop()
+        code = job.wait()
+    for event in job.poll():
+        apply(state, event)
     return code
 
 

@@ -1,0 +1,103 @@
+"""`distmon run`: how it leaves a job, and which recordings it keeps."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import venv
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from distmon.core import events as ev
+from distmon.core.fold import apply
+from distmon.core.state import SessionState
+from distmon.replay.session_file import load_state
+from distmon.tui.cli.run import end, may_have_run
+from distmon.tui.job import LaunchedJob
+
+
+@dataclass
+class EndingJob:
+    """A job that takes its time to end, while the user presses Ctrl-C."""
+
+    presses: int
+    stops: list[int] = field(default_factory=list)
+    running: bool = True
+
+    @property
+    def stopping(self) -> bool:
+        return bool(self.stops)
+
+    def stop(self, signum: int = signal.SIGINT) -> None:
+        self.stops.append(signum)
+
+    def wait(self) -> int:
+        for _ in range(self.presses):
+            os.kill(os.getpid(), signal.SIGINT)
+        self.running = False
+        return 130
+
+    def poll(self) -> Iterator[ev.AnyEvent]:
+        yield ev.JobEnded(at=1.0, exit_code=130, reason="stopped")
+
+
+@pytest.mark.parametrize(
+    ("told", "presses", "stops"), [(False, 0, 1), (False, 1, 2), (True, 0, 1), (True, 1, 2)], ids=lambda value: str(value)
+)
+def test_a_job_is_told_to_end_once_and_a_further_control_c_tells_it_again(told: bool, presses: int, stops: int) -> None:
+    job, state = EndingJob(presses), SessionState()
+    if told:
+        job.stop()
+    assert end(cast(LaunchedJob, job), state) == 130
+    assert job.stops == [signal.SIGINT] * stops
+    assert state.job.exit_code == 130
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.fixture
+def bare_python(tmp_path: Path) -> Path:
+    """The Python of an environment without Horovod."""
+    venv.create(tmp_path / "env", symlinks=True)
+    return tmp_path / "env" / "bin" / "python"
+
+
+def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "distmon.tui.cli.main", "run", "-np", "2", "--headless", *words]
+    environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_a_job_that_never_started_leaves_no_automatic_recording(tmp_path: Path, bare_python: Path) -> None:
+    done = run(tmp_path, "--", str(bare_python), "-c", "pass")
+    assert done.returncode == 1
+    assert "reason      there is no Horovod in" in done.stdout
+    assert "recorded in" not in done.stderr
+    assert list((tmp_path / "state" / "distmon" / "sessions").iterdir()) == []
+
+
+def test_a_recording_that_the_user_names_is_kept_all_the_same(tmp_path: Path, bare_python: Path) -> None:
+    done = run(tmp_path, "--record", "mine.jsonl", "--", str(bare_python), "-c", "pass")
+    assert done.returncode == 1
+    assert "distmon: recorded in mine.jsonl\n" in done.stderr
+    assert load_state(tmp_path / "mine.jsonl")[0].job.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("event", "ran"),
+    [
+        (ev.LaunchProgressed(at=1.0, stage="waiting_for_slots"), False),
+        (ev.WorkerStarted(at=1.0, host="a", local_rank=0, rank=0, pid=1), True),
+        (ev.LaunchProgressed(at=1.0, stage="first_step"), True),
+    ],
+    ids=["waiting", "worker", "started by MPI"],
+)
+def test_a_recording_is_kept_once_a_worker_may_have_run(event: ev.AnyEvent, ran: bool) -> None:
+    state = SessionState()
+    apply(state, event)
+    assert may_have_run(state) is ran
