@@ -361,7 +361,8 @@ class RingReader:
         safe = self._number(_HEAD_AT) - capacity + 1
         size = self.header.record_size
         for at in range(0, len(copied), size):
-            slot = _check_slot(copied[at : at + size], self._cursor)
+            # What was overtaken during the copy may be half of one lap and half of the next, whatever its check says.
+            slot = _check_slot(copied[at : at + size], self._cursor) if self._cursor >= safe else None
             if slot is None and self._cursor >= safe and self._doubtful != self._cursor:
                 # Stores may be seen out of order on ARM: give it until the next read before calling it torn.
                 self._doubtful = self._cursor
