@@ -36,6 +36,8 @@ class Notes:
     """The file ends inside a line."""
     damage: list[Damage] = field(default_factory=list)
     newer_minor: int | None = None
+    second_session: int | None = None
+    """The line at which another session begins; reading ends there."""
 
     def skip(self, line: int, reason: str) -> None:
         self.skipped_count += 1
@@ -61,6 +63,9 @@ class Notes:
             kinds = ", ".join(sorted({kind for _, kind in self.unknown}))
             numbers = _named([line for line, _ in self.unknown], self.unknown_count)
             said.append(f"skipped {_lines(self.unknown_count)} of unknown kind ({kinds}): {numbers}")
+        if self.second_session is not None:
+            line = self.second_session
+            said.append(f"another session begins at line {line}: it and what follows are left out; split the file there")
         said += [f"compressed part at byte {d.first_byte} is damaged ({d.reason}); the lines in it are lost" for d in self.damage]
         return said
 
@@ -102,9 +107,10 @@ class SessionFile:
         self.first_line = first_line
 
     def records(self, notes: Notes, position: Position = START) -> Iterator[Record]:
-        """Everything from a position on, unknown kinds included; what cannot be read goes into `notes`."""
+        """Everything of this session from a position on, unknown kinds included; what cannot be read goes into `notes`."""
         if self.header.format[1] > FORMAT_MINOR:
             notes.newer_minor = self.header.format[1]
+        begun = position != START
         for where, data, ended in read_lines(self.path, position, notes.damage):
             if data is None:
                 notes.skip(where.line, f"longer than {LINE_LIMIT >> 20} MiB")
@@ -119,6 +125,11 @@ class SessionFile:
                     notes.torn = notes.torn or not ended
                     notes.skip(where.line, str(error) if ended else "cut off")
                 continue
+            if isinstance(event, SessionStarted):
+                if begun:
+                    notes.second_session = where.line
+                    return
+                begun = True
             yield Record(event, where, len(data) + 1)
 
     def events(self, notes: Notes, position: Position = START) -> Generator[AnyEvent, None, None]:

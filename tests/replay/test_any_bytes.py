@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from itertools import takewhile
 from pathlib import Path
 
 from hypothesis import HealthCheck, given, settings
@@ -51,8 +52,10 @@ def test_any_lines_after_a_header(tmp_path: Path, lines: list[bytes]) -> None:
     path.write_bytes(b"\n".join([LINES[0], *lines]))
     notes = Notes()
     events = list(open_session(path).events(notes))
-    whole = [line for piece in lines for line in piece.split(b"\n") if line.strip()]
-    assert len(events) - 1 + notes.skipped_count + notes.unknown_count == len(whole)
+    all_lines = [line for piece in lines for line in piece.split(b"\n")]
+    own = list(takewhile(lambda line: line != LINES[0], all_lines))
+    assert notes.second_session == (len(own) + 2 if len(own) < len(all_lines) else None)
+    assert len(events) - 1 + notes.skipped_count + notes.unknown_count == sum(bool(line.strip()) for line in own)
 
 
 @ANY

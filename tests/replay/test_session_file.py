@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from distmon.core import events as ev
 from distmon.core.codec import encode_json
 from distmon.core.errors import DistmonError
 from distmon.core.synthetic import Script, session
+from distmon.replay.player import Player
 from distmon.replay.recorder import Recorder
 from distmon.replay.session_file import Notes, load_state, open_session
 
@@ -49,6 +52,9 @@ def test_the_first_line_is_the_header_and_lines_are_plain_json(tmp_path: Path) -
     path = record(tmp_path / "s.jsonl", EVENTS)
     lines = path.read_bytes().split(b"\n")
     assert lines[0].startswith(b'{"kind":"session_started"')
+    header = json.loads(lines[0])
+    assert {"at", "session_id", "distmon_version", "origin"} <= set(header)
+    assert header["format"] == [ev.FORMAT_MAJOR, ev.FORMAT_MINOR]
     assert lines[-1] == b"" and len(lines) == len(EVENTS) + 1
 
 
@@ -107,6 +113,20 @@ def test_a_damaged_compressed_part_costs_only_itself(tmp_path: Path) -> None:
     events, notes = read(path)
     assert events[:20] == EVENTS[:20] and events[-40:] == EVENTS[40:80]
     assert notes.damage and "damaged" in " ".join(notes.sentences())
+
+
+def test_a_file_joined_with_another_is_read_up_to_the_second_session(path: Path) -> None:
+    whole = record(path, EVENTS).read_bytes()
+    once, _ = load_state(path)
+    path.write_bytes(whole + whole)
+    twice, notes = load_state(path)
+    assert twice == once
+    assert notes.second_session == len(EVENTS) + 1
+    assert [f"line {len(EVENTS) + 1}" in sentence for sentence in notes.sentences()] == [True]
+    with closing(Player(open_session(path))) as player:
+        assert player.notes == notes.sentences()
+        player.seek(player.duration_s)
+        assert player.take_state() == once
 
 
 def test_newer_minor_loads_and_counts_what_it_does_not_know(tmp_path: Path) -> None:
