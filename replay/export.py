@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from collections.abc import Iterable, Iterator
 from typing import TextIO
 
@@ -20,6 +21,7 @@ CSV_COLUMNS = (
     "duration_s",
     *(f"{phase}_s" for phase in PHASES),
     "samples",
+    "micro_batches",
 )
 
 
@@ -51,6 +53,7 @@ def _csv_rows(batch: ev.StepsRecorded, start: float) -> Iterator[list[object]]:
             _seconds(duration),
             *phases,
             samples,
+            batch.micro_batches[i] if batch.micro_batches else 1,
         ]
 
 
@@ -68,7 +71,7 @@ def write_chrome(events: Iterable[ev.AnyEvent], start: float, out: TextIO) -> in
     count = 0
     for event in events:
         for line in trace.lines(event):
-            out.write((",\n" if count else "\n") + json.dumps(line))
+            out.write((",\n" if count else "\n") + json.dumps(line, allow_nan=False))
             count += 1
     out.write("\n]}\n")
     return count
@@ -122,7 +125,7 @@ class _Trace:
         values = {"cpu_percent": sample.cpu_percent, "power_w": node_power_w(sample)}
         values |= {f"gpu{gpu.index}_percent": gpu.utilization_percent for gpu in sample.gpus if gpu.instance is None}
         for name, value in values.items():
-            if value is not None:
+            if value is not None and math.isfinite(value):
                 yield {"ph": "C", "name": name, "pid": self._nodes[sample.node], "ts": self._us(sample.at), "args": {name: value}}
 
     def _slice(

@@ -5,6 +5,7 @@ import io
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from distmon.core import events as ev
@@ -36,7 +37,32 @@ def test_csv_leaves_what_was_not_measured_empty() -> None:
     )
     out = io.StringIO()
     write_csv([blind], 0.0, out)
-    assert out.getvalue().splitlines()[1] == "0,0,7,,1.000000000,1.000000000,,,,,"
+    assert out.getvalue().splitlines()[1] == "0,0,7,,1.000000000,1.000000000,,,,,,1"
+
+
+def test_csv_tells_micro_batches() -> None:
+    out = io.StringIO()
+    write_csv([msgspec.structs.replace(STEPS[0], micro_batches=[4] * len(STEPS[0].duration_ns))], SCRIPT.start, out)
+    assert {row["micro_batches"] for row in csv.DictReader(io.StringIO(out.getvalue()))} == {"4"}
+
+
+def test_absurd_numbers_leave_the_trace_readable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    header = b'{"kind":"session_started","at":1.0,"session_id":"s","distmon_version":"0"}'
+    rails = b'[{"name":"a","watts":1e308,"source":"x"},{"name":"b","watts":1e308,"source":"x"}]'
+    span = b'{"kind":"span_recorded","at":2.0,"node":"n","worker":"w","rank":0,"span":"sync","started":%s,"duration_s":%s}'
+    sample = b'{"kind":"node_sampled","at":3.0,"node":"n","interval_s":1.0,"cpu_percent":-1e308,"power":' + rails + b"}"
+    recording = tmp_path / "s.jsonl"
+    lines = [header, span % (b"1e308", b"1.0"), span % (b"1.0", b"1e308"), span % (b"1.0", b"1e999"), sample]
+    recording.write_bytes(b"\n".join([*lines, span % (b"2.0", b"1.0"), b""]))
+    assert main(["export", str(recording), "--to", "chrome", "-o", "-"]) == 0
+    said = capsys.readouterr()
+    assert "skipped 3 lines that hold no event: 2, 3, 4" in said.err
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is no JSON")
+
+    trace = json.loads(said.out, parse_constant=refuse)["traceEvents"]
+    assert [line["name"] for line in trace if line["ph"] in "CX"] == ["cpu_percent", "sync"]
 
 
 def test_the_trace_holds_steps_with_their_phases_inside() -> None:
