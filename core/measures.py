@@ -123,7 +123,7 @@ def throughput(generation: Generation | None) -> Throughput:
     found = warmup(generation)
     durations, samples = step_series(generation)
     if found.steps is None:
-        return Throughput(reason=_why_no_steady_state(found, len(durations)))
+        return Throughput(reason=why_no_warmup(generation))
     cut = found.steps // generation.series.width
     durations, samples = durations[cut:], samples[cut:]
     per_step = generation.series.width
@@ -133,8 +133,13 @@ def throughput(generation: Generation | None) -> Throughput:
     return Throughput(mean, quantile(rates, 0.5), quantile(rates, 0.05), quantile(rates, 0.95))
 
 
-def _why_no_steady_state(found: Warmup, steps: int) -> str:
+def why_no_warmup(generation: Generation) -> str:
+    """Why it is not known which steps were warm-up; empty where it is."""
+    found = warmup(generation)
+    if found.steps is not None:
+        return ""
     if found.shape == "too_few_steps":
+        steps = len(step_series(generation)[0])
         return f"not enough steps to tell warm-up from steady state ({steps} of {MIN_STEPS})"
     return "no steady state: the step time still changes in the second half of the run"
 

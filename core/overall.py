@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 from itertools import pairwise
 
-from distmon.core.measures import Split, split, step_series, warmup
+from distmon.core.measures import Split, split, step_series, steps_set_aside, warmup
 from distmon.core.quantiles import Quantiles
 from distmon.core.state import SessionState
-from distmon.core.steps import Generation, Totals
+from distmon.core.steps import PHASES, Generation, Totals
 
 _BATCHES = {20: 2.093, 10: 2.262}
 """Number of batches -> the 97.5 % point of Student's t for it."""
@@ -23,32 +23,42 @@ class RankOverall:
     rank: int
     host: str
     steps: int
+    micro_batches: int
+    """Forward and backward passes; more than steps where gradients are accumulated."""
     step_median_s: float | None
     """End to end, over all steps, warm-up included."""
     steady: Split | None
+    missing: dict[str, int]
+    """Phase, or samples -> steps in which it was not seen, warm-up included."""
 
 
 def rank_overalls(state: SessionState) -> list[RankOverall]:
     """Every rank that took part, in order."""
     generations = [state.generations[number] for number in sorted(state.generations)]
-    skips = {g.number: (warmup(g).steps or 0) if g.ranks else 0 for g in generations}
+    skips = {g.number: steps_set_aside(g) if g.ranks else 0 for g in generations}
     numbers = sorted(state.ranks.keys() | {number for g in generations for number in g.ranks})
     return [_overall(state, number, generations, skips) for number in numbers]
 
 
 def _overall(state: SessionState, number: int, generations: list[Generation], skips: dict[int, int]) -> RankOverall:
     made = [(g.ranks[number], skips[g.number]) for g in generations if number in g.ranks]
-    steady, durations = Totals(), Quantiles()
+    whole, steady, durations = Totals(), Totals(), Quantiles()
     for rank, skip in made:
+        whole = whole.plus(rank.totals)
         steady = steady.plus(rank.steady(skip))
         durations.merge(rank.durations)
     known = state.ranks.get(number)
     return RankOverall(
         rank=number,
         host=known.host if known else "",
-        steps=sum(rank.totals.steps for rank, _ in made),
+        steps=whole.steps,
+        micro_batches=sum(rank.micro_batches for rank, _ in made),
         step_median_s=durations.quantile(0.5),
         steady=split(steady),
+        missing={
+            **{phase: whole.steps - seen for phase, seen in zip(PHASES, whole.seen, strict=True)},
+            "samples": whole.steps - whole.sampled_steps,
+        },
     )
 
 

@@ -59,6 +59,7 @@ class Rank(Struct, kw_only=True):
     rank: int
     host: str
     steps: int
+    micro_batches: int
     step_median_s: float | None
     split_s: StepSplit
     status: str
@@ -89,6 +90,11 @@ class Gpu(Struct, kw_only=True):
     power_mean_w: float | None
 
 
+class Silence(Struct, kw_only=True):
+    from_s: float
+    to_s: float | None
+
+
 class Node(Struct, kw_only=True):
     node: str
     host: str
@@ -101,6 +107,7 @@ class Node(Struct, kw_only=True):
     cores: list[Core]
     temperatures: list[Zone]
     power_mode: str | None
+    silences: list[Silence]
     unavailable: dict[str, str]
 
 

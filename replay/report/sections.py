@@ -143,7 +143,8 @@ def _throughput(session: model.Session) -> list[tuple[str, str]]:
     else:
         beyond = f", {seconds(warm.excess_s)} more than steady steps take" if warm.steps else ""
         stalls = f"; {count(warm.stalls, 'stall')} later" if warm.stalls else ""
-        facts.append(("warm-up", f"{count(warm.steps, 'step')}, {seconds(warm.duration_s)}{beyond}{stalls}"))
+        slower = "; the run slows down later" if warm.shape == "slowdown" else ""
+        facts.append(("warm-up", f"{count(warm.steps, 'step')}, {seconds(warm.duration_s)}{beyond}{stalls}{slower}"))
     return facts
 
 
@@ -169,12 +170,14 @@ def _wall_table(session: model.Session) -> Table | None:
 
 
 def _rank_table(session: model.Session) -> Table:
-    header = ["rank", "host", "steps", "median step", *PHASE_NAMES.values(), "state"]
+    accumulates = any(rank.micro_batches != rank.steps for rank in session.ranks)
+    header = ["rank", "host", "steps", *["micro-batches"] * accumulates, "median step", *PHASE_NAMES.values(), "state"]
     rows = [
         [
             str(rank.rank),
             rank.host or DASH,
             f"{rank.steps:,}",
+            *[f"{rank.micro_batches:,}"] * accumulates,
             seconds(rank.step_median_s),
             *(seconds(getattr(rank.split_s, key)) for key in PHASE_NAMES),
             rank.status,

@@ -12,6 +12,10 @@ from distmon.core.wall import wall_split
 from distmon.core.warmup import METHOD
 from distmon.replay.report import model
 from distmon.replay.report.mask import masked, masked_command, plain
+from distmon.replay.report.words import count, seconds
+
+_TOLD = 8
+"""Nodes named in notes, and times of each; `silences` has all."""
 
 
 def summarise(state: SessionState, file: str = "", notes: list[str] | None = None) -> model.Session:
@@ -38,15 +42,15 @@ def summarise(state: SessionState, file: str = "", notes: list[str] | None = Non
         step_split_s=_split(split),
         wall_split_s=_wall(state),
         ranks=[_rank(state, overall) for overall in rank_overalls(state)],
-        nodes=[_node(node) for _, node in sorted(state.nodes.items(), key=lambda item: (item[1].host, item[0]))],
+        nodes=[_node(state, node) for _, node in sorted(state.nodes.items(), key=lambda item: (item[1].host, item[0]))],
         elastic=_elastic(state),
         failure=_failure(state),
         verdicts=_verdicts(state),
         gaps=_gaps(state),
         file=file,
         distmon_version=plain(state.distmon_version),
-        unknown_kinds={plain(kind): count for kind, count in sorted(state.unknown_kinds.items())},
-        notes=(notes or []) + _import_warnings(state),
+        unknown_kinds={plain(kind): times for kind, times in sorted(state.unknown_kinds.items())},
+        notes=(notes or []) + _import_warnings(state) + _lost_output(state) + _silent_nodes(state),
         reasons=_reasons(state),
     )
 
@@ -125,6 +129,7 @@ def _rank(state: SessionState, overall: RankOverall) -> model.Rank:
         rank=overall.rank,
         host=plain(overall.host),
         steps=overall.steps,
+        micro_batches=overall.micro_batches,
         step_median_s=overall.step_median_s,
         split_s=_split(overall.steady),
         status=measures.rank_status(state, overall.rank),
@@ -132,7 +137,7 @@ def _rank(state: SessionState, overall: RankOverall) -> model.Rank:
     )
 
 
-def _node(node: NodeState) -> model.Node:
+def _node(state: SessionState, node: NodeState) -> model.Node:
     means = measures.node_means(node)
     return model.Node(
         node=plain(node.node),
@@ -153,8 +158,18 @@ def _node(node: NodeState) -> model.Node:
             model.Zone(name=plain(name), mean_c=mean, max_c=highest) for name, mean, highest in means.temperatures
         ],
         power_mode=plain(node.sample.power_mode) if node.sample and node.sample.power_mode else None,
+        silences=[
+            model.Silence(from_s=_since(state, begun), to_s=None if ended is None else _since(state, ended))
+            for begun, ended in _silences(node)
+        ],
         unavailable=_plain_pairs(node.sample.unavailable) if node.sample else {},
     )
+
+
+def _silences(node: NodeState) -> list[tuple[float, float | None]]:
+    """(from, to); no end for one that still lasted at the end of the session."""
+    lasting: list[tuple[float, float | None]] = [] if node.lost_since is None else [(node.lost_since, None)]
+    return [*node.silences, *lasting]
 
 
 def _elastic(state: SessionState) -> model.Elastic:
@@ -216,6 +231,30 @@ def _import_warnings(state: SessionState) -> list[str]:
     return [plain(entry.text) for entry in state.log if entry.severity == "warning"]
 
 
+def _lost_output(state: SessionState) -> list[str]:
+    if not state.output_dropped:
+        return []
+    written = count(state.output_dropped + state.output_lines, "line")
+    return [f"{state.output_dropped:,} of {written} of the ranks' output lost: they came faster than distmon could take"]
+
+
+def _silent_nodes(state: SessionState) -> list[str]:
+    """A sentence for each of the first nodes that fell silent, and how many more did."""
+    silent = [(plain(node.host or node.node), found) for node in state.nodes.values() if (found := _silences(node))]
+    said = []
+    for name, found in sorted(silent)[:_TOLD]:
+        times = [f"{seconds(_since(state, begun))} to {_until(state, ended)}" for begun, ended in found[:_TOLD]]
+        more = f", and {count(len(found) - _TOLD, 'more time')}" if len(found) > _TOLD else ""
+        said.append(f"nothing was heard of node {name} from {', from '.join(times)}{more}")
+    if len(silent) > _TOLD:
+        said.append(f"{count(len(silent) - _TOLD, 'more node')} fell silent: see silences in --json")
+    return said
+
+
+def _until(state: SessionState, at: float | None) -> str:
+    return "the end" if at is None else seconds(_since(state, at))
+
+
 def _reasons(state: SessionState) -> dict[str, str]:
     """Key (dots for nesting) -> why it is null."""
     generation = measures.current_generation(state)
@@ -228,7 +267,7 @@ def _reasons(state: SessionState) -> dict[str, str]:
     if generation is None:
         reasons["step_split_s"] = reasons["warmup"] = "no rank reported a step"
     elif measures.warmup(generation).steps is None:
-        reasons["warmup"] = throughput.reason or "no steady state was found"
+        reasons["warmup"] = measures.why_no_warmup(generation)
         reasons["wall_split_s.warmup"] = "warm-up and steady state could not be told apart: all steps are in steady"
     if measures.samples(state) is None:
         reasons["samples"] = "the number of samples in a batch was not seen" if generation else "no rank reported a step"
@@ -250,12 +289,28 @@ def _reasons(state: SessionState) -> dict[str, str]:
 
 
 def _phase_reasons(state: SessionState) -> dict[str, str]:
-    """Why phases are missing: what the probes said, once for all ranks that said the same."""
-    said: dict[tuple[str, str], list[int]] = {}
-    for number, rank in sorted(state.ranks.items()):
-        for name, reason in rank.unseen.items():
-            said.setdefault((name, reason), []).append(number)
+    """Why phases are missing, in how many steps: what the probes said, once for all ranks that said the same.
+
+    A phase that was seen in every step after all needs no reason.
+    """
+    said: dict[tuple[str, str], list[RankOverall]] = {}
+    for overall in rank_overalls(state):
+        known = state.ranks.get(overall.rank)
+        for name, reason in known.unseen.items() if known else ():
+            if not overall.steps or overall.missing.get(name) != 0:
+                said.setdefault((name, reason), []).append(overall)
     return {
-        f"ranks.{'+'.join(map(str, numbers[:8]))}{'+' * (len(numbers) > 8)}.{plain(name)}": plain(reason)
-        for (name, reason), numbers in sorted(said.items())
+        f"ranks.{_numbers(ranks)}.{plain(name)}": _how_often(ranks, name) + plain(reason)
+        for (name, reason), ranks in sorted(said.items(), key=lambda item: item[0])
     }
+
+
+def _numbers(ranks: list[RankOverall]) -> str:
+    return "+".join(str(rank.rank) for rank in ranks[:8]) + "+" * (len(ranks) > 8)
+
+
+def _how_often(ranks: list[RankOverall], name: str) -> str:
+    """For a field that was seen in some steps: in how many of the ranks' steps it was not."""
+    steps = sum(rank.steps for rank in ranks)
+    missing = sum(rank.missing.get(name, rank.steps) for rank in ranks)
+    return f"not seen in {missing:,} of {count(steps, 'step')}: " if missing < steps else ""

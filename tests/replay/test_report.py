@@ -66,7 +66,7 @@ def eventful() -> list[ev.AnyEvent]:
     events[-3:-3] = [
         ev.MembershipChanged(at=at + 30, change="host_failed", host="node-[1]" + ESCAPE, detail="ssh"),
         ev.GapFound(at=at + 31, node="n0", started=at + 20, ended=at + 25, lost_records=7, cause="journal full"),
-        ev.PhaseUnseen(at=at + 1, worker="w0", rank=0, field="optimizer", reason="compiled"),
+        ev.PhaseUnseen(at=at + 1, worker="w0", rank=0, field="metric loss", reason="compiled"),
     ]
     line = "export HF_TOKEN=hf_abcdefghijklmnopqrstuvwx" + ESCAPE
     failure = ev.Failure(rank=2, host="node-001", signal="SIGKILL", last_lines=[line])
@@ -132,6 +132,86 @@ def test_what_was_not_measured_is_null_with_its_reason() -> None:
     assert found["nodes"][0]["power_mean_w"] is None
     assert {"samples", "throughput", "nodes.n0.power_mean_w"} <= set(found["reasons"])
     assert "–" in to_text(sections(summarise(folded(blind))))
+
+
+def without(events: Sequence[ev.AnyEvent], **columns: Any) -> SessionState:
+    """The state of a session whose steps have some columns replaced."""
+    return folded([msgspec.structs.replace(e, **columns) if isinstance(e, ev.StepsRecorded) else e for e in events])
+
+
+@pytest.mark.parametrize(
+    ("script", "shape", "said"),
+    [
+        (Script(seconds=9, step_s=0.5), "too_few_steps", "not enough steps to tell"),
+        (Script(seconds=20, step_s=0.1), "warmup", ""),
+    ],
+)
+def test_warm_up_gives_its_own_reason_where_batches_have_no_size(script: Script, shape: str, said: str) -> None:
+    found = summarise(without(list(session(script)), samples=None))
+    assert found.warmup.shape == shape
+    assert "number of samples" in found.reasons["throughput"]
+    assert said in found.reasons.get("warmup", "")
+    facts = dict(next(s for s in sections(found) if s.title.startswith("Throughput")).facts)
+    assert "number of samples" in facts["mean"]
+    assert "number of samples" not in facts["warm-up"] and said in facts["warm-up"]
+
+
+def test_no_steady_state_is_said_whatever_the_samples() -> None:
+    restless = [0.1] * 40 + [0.05] * 40
+    at, ns = 1_000.0, [round(d * 1e9) for d in restless]
+    started = [sum(ns[:i]) for i in range(len(ns))]
+    batch = ev.StepsRecorded(
+        at=at + 9, node="n", worker="w", rank=0, generation=0, first_step=0, origin=at, start_ns=started, duration_ns=ns
+    )
+    found = summarise(folded([ev.SessionStarted(at=at, session_id="s", distmon_version="0"), batch]))
+    assert found.warmup.shape == "no_steady_state", found.warmup
+    assert found.reasons["warmup"].startswith("no steady state")
+    assert "warm-up       – (no steady state" in to_text(sections(found))
+
+
+def test_micro_batches_are_told_where_they_are_more_than_steps() -> None:
+    events = list(session(Script(ranks=2, seconds=5)))
+    plain_run = summarise(folded(events))
+    assert [rank.micro_batches for rank in plain_run.ranks] == [rank.steps for rank in plain_run.ranks]
+    assert "micro-batches" not in to_text(sections(plain_run))
+    batches = [event for event in events if isinstance(event, ev.StepsRecorded)]
+    found = summarise(folded([msgspec.structs.replace(b, micro_batches=[4] * len(b.duration_ns)) for b in batches]))
+    assert [rank.micro_batches for rank in found.ranks] == [4 * rank.steps for rank in found.ranks]
+    assert "micro-batches" in to_text(sections(found))
+
+
+def test_a_phase_missing_in_some_steps_is_said_with_their_number() -> None:
+    events: list[ev.AnyEvent] = []
+    for event in session(Script(ranks=2, nodes=1, seconds=5)):
+        if isinstance(event, ev.StepsRecorded) and event.first_step == 0:
+            kept = list(event.compute_ns or [])
+            event = msgspec.structs.replace(event, compute_ns=[None, *kept[1:]], optimizer_ns=[None, *kept[1:]])
+        events.append(event)
+    at = events[-1].at
+    for rank in (0, 1):
+        for phase in ("compute", "exposed_communication"):
+            events.append(ev.PhaseUnseen(at=at, worker=f"w{rank}", rank=rank, field=phase, reason="traced"))
+    found = summarise(folded(events))
+    steps = sum(rank.steps for rank in found.ranks)
+    assert found.reasons["ranks.0+1.compute"] == f"not seen in 2 of {steps} steps: traced"
+    assert "ranks.0+1.exposed_communication" not in found.reasons
+    blind = without(events, compute_ns=None)
+    assert summarise(blind).reasons["ranks.0+1.compute"] == "traced"
+
+
+def test_lost_output_and_silent_nodes_are_notes() -> None:
+    at = 1_000.0
+    heard = [ev.NodeSampled(at=at + t, node=node, interval_s=1.0) for t in (1, 40) for node in ("a", "b")]
+    lines = ev.OutputWritten(at=at + 1, rank=0, host="h", local_rank=0, output="stdout", lines=["x"] * 3, dropped=1_200)
+    started = ev.SessionStarted(at=at, session_id="s", distmon_version="0")
+    found = summarise(folded([started, *heard[:2], lines, ev.Ticked(at=at + 30), heard[2], ev.Ticked(at=at + 41)]))
+    assert found.notes == [
+        "1,200 of 1,203 lines of the ranks' output lost: they came faster than distmon could take",
+        "nothing was heard of node a from 1.00 s to 40.00 s",
+        "nothing was heard of node b from 1.00 s to the end",
+    ]
+    assert [[(s.from_s, s.to_s) for s in node.silences] for node in found.nodes] == [[(1.0, 40.0)], [(1.0, None)]]
+    assert all(note in to_text(sections(found)) for note in found.notes)
 
 
 def test_a_session_without_a_job_reports_what_it_has() -> None:
