@@ -12,7 +12,7 @@ from distmon.replay.session_file import open_session
 from distmon.tui.app import DistmonApp
 
 DOCS = Path(__file__).parent
-AT_S = 75.0
+AT_S = 104.0
 """A moment of the demo at which there is something to see."""
 SIZE = (120, 36)
 
