@@ -5,8 +5,8 @@ it and stores fixed-size records; the agent copies them with `pread`. Nobody loc
 records survive `kill -9` of either side. What the writer overtook is counted exactly, what is torn is never believed.
 
 Layout: a header page (HEADER, then `head` = records ever written, then the closing time), then `capacity` slots of
-`record_size` bytes: sequence number, check, kind, payload length, payload. The check of a step is made of its numbers
-by exclusive or, which is quick; that of anything else is a crc32. A text longer than a slot takes several slots in order,
+`record_size` bytes: sequence number, check, kind, payload length, payload. The check of a step is the sum of its numbers
+and its sequence number, which is quick; that of anything else is a crc32. A text longer than a slot takes several slots in order,
 all but the last with the bit MORE in `kind`.
 
 The trainer's Python may be old: standard library only, syntax of Python 3.6.
@@ -25,7 +25,7 @@ import zlib
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 MAGIC = b"DMONRING"
-LAYOUT_VERSION = 1
+LAYOUT_VERSION = 2
 SUFFIX = ".ring"
 HEADER_SIZE = 4096
 DEFAULT_RECORDS = 16384
@@ -44,10 +44,9 @@ _HEAD_AT = 512
 _CLOSED_AT = 520
 _U64 = struct.Struct("@Q")
 # Native sizes and alignment, which pack twice as fast; both ends run on one machine.
-_SLOT = struct.Struct("@QIHH")
-_STEP = struct.Struct("@qiiqqqqqqiH")
-_STEP_SLOT = struct.Struct("@QIHHqiiqqqqqqiH")
-_STEP_SIZE = _STEP.size
+_SLOT = struct.Struct("@QqHH")
+_STEP_SLOT = struct.Struct("@QqHHqiiqqqqqqiH")
+_STEP_SIZE = _STEP_SLOT.size - _SLOT.size
 _SPAN = struct.Struct("@qq")
 _MIN_RECORD_SIZE = _STEP_SLOT.size
 
@@ -208,52 +207,13 @@ def _step_writer(memory: mmap.mmap, head: memoryview, header: Header, next_seque
     capacity, record_size = header.capacity, header.record_size
     pack_slot = _STEP_SLOT.pack_into
 
-    def step(
-        number: int,
-        generation: int,
-        epoch: int,
-        start: int,
-        duration: int,
-        wait: int,
-        compute: int,
-        exposed: int,
-        optimizer: int,
-        samples: int,
-        batches: int,
-    ) -> None:
+    def step(*numbers: int) -> None:
         sequence = next_sequence()
-        check = sequence ^ number ^ epoch ^ start ^ duration ^ wait ^ compute ^ exposed ^ optimizer ^ samples
-        check = (check ^ check >> 32 ^ generation ^ batches) & 0xFFFFFFFF
-        pack_slot(
-            memory,
-            HEADER_SIZE + sequence % capacity * record_size,
-            sequence,
-            check,
-            STEP,
-            _STEP_SIZE,
-            number,
-            generation,
-            epoch,
-            start,
-            duration,
-            wait,
-            compute,
-            exposed,
-            optimizer,
-            samples,
-            batches,
-        )
+        offset = HEADER_SIZE + sequence % capacity * record_size
+        pack_slot(memory, offset, sequence, sequence + sum(numbers), STEP, _STEP_SIZE, *numbers)
         head[0] = sequence + 1
 
     return step
-
-
-def _step_check(sequence: int, numbers: Tuple[int, ...]) -> int:
-    """The check that a step of `numbers` must have."""
-    check = sequence
-    for number in numbers[:1] + numbers[2:10]:
-        check ^= number
-    return (check ^ check >> 32 ^ numbers[1] ^ numbers[10]) & 0xFFFFFFFF
 
 
 def _open_private_directory(directory: str) -> int:
@@ -335,8 +295,8 @@ class RingReader:
     def read(self) -> List[Record]:
         """All whole records since the last call, oldest first."""
         records: List[Record] = []
-        for kind, payload in self._slots():
-            record = self._assemble(kind, payload)
+        for slot in self._slots():
+            record = slot if isinstance(slot, Step) else self._assemble(*slot)
             if record is not None:
                 records.append(record)
         return records
@@ -351,8 +311,8 @@ class RingReader:
         data = os.pread(self._fd, _U64.size, at)
         return int(_U64.unpack(data)[0]) if len(data) == _U64.size else 0
 
-    def _slots(self) -> Iterator[Tuple[int, bytes]]:
-        """Kind and payload of each whole slot from the cursor on; stops before one that is still being written."""
+    def _slots(self) -> Iterator[Union[Step, Tuple[int, bytes]]]:
+        """The step, or kind and payload, of each whole slot from the cursor on; stops before one that is still being written."""
         capacity = self.header.capacity
         head = self._number(_HEAD_AT)
         self._skip_to(head - capacity)
@@ -362,7 +322,7 @@ class RingReader:
         size = self.header.record_size
         for at in range(0, len(copied), size):
             # What was overtaken during the copy may be half of one lap and half of the next, whatever its check says.
-            slot = _check_slot(copied[at : at + size], self._cursor) if self._cursor >= safe else None
+            slot = _whole_slot(copied, at, size, self._cursor) if self._cursor >= safe else None
             if slot is None and self._cursor >= safe and self._doubtful != self._cursor:
                 # Stores may be seen out of order on ARM: give it until the next read before calling it torn.
                 self._doubtful = self._cursor
@@ -401,8 +361,7 @@ class RingReader:
         if kind & MORE:
             self._parts.append(payload)
             return None
-        # Steps may come between the parts of a text.
-        if self._parts and kind != STEP:
+        if self._parts:
             payload = b"".join(self._parts) + payload
             self._parts = []
         try:
@@ -429,23 +388,28 @@ def _read_header(descriptor: int, path: str) -> Header:
     return Header._make((version, *numbers, *texts))
 
 
-def _check_slot(slot: bytes, sequence: int) -> Optional[Tuple[int, bytes]]:
-    """Kind and payload if the slot is whole and holds record `sequence`."""
-    if len(slot) < _SLOT.size:
+def _whole_slot(copied: bytes, at: int, size: int, sequence: int) -> Optional[Union[Step, Tuple[int, bytes]]]:
+    """The step, or kind and payload, of the slot of `size` bytes at `at`, if it is whole and holds record `sequence`."""
+    if at + size > len(copied):
         return None
-    found, check, kind, length = _SLOT.unpack_from(slot)
-    payload = slot[_SLOT.size : _SLOT.size + length]
-    if found != sequence or len(payload) != length or (kind == STEP and length != _STEP_SIZE):
+    found, check, kind, length = _SLOT.unpack_from(copied, at)
+    if found != sequence or length > size - _SLOT.size:
         return None
-    right = _step_check(sequence, _STEP.unpack(payload)) if kind == STEP else zlib.crc32(payload, kind)
-    return (kind, payload) if check == right else None
+    if kind == STEP:
+        numbers = _STEP_SLOT.unpack_from(copied, at)[4:]
+        return _step(numbers) if length == _STEP_SIZE and check == sequence + sum(numbers) else None
+    payload = copied[at + _SLOT.size : at + _SLOT.size + length]
+    return (kind, payload) if check == zlib.crc32(payload, kind) else None
+
+
+def _step(numbers: Tuple[int, ...]) -> Step:
+    if UNSEEN in numbers[5:10]:
+        return Step._make(numbers[:5] + tuple(map(_seen, numbers[5:10])) + numbers[10:])
+    return Step._make(numbers)
 
 
 def _decode(kind: int, payload: bytes) -> Record:
     """The typed record of a whole payload. Raises ValueError or struct.error if it is none."""
-    if kind == STEP:
-        numbers = _STEP.unpack(payload)
-        return Step._make(numbers[:5] + tuple(map(_seen, numbers[5:10])) + numbers[10:])
     if kind == SPAN:
         start, duration = _SPAN.unpack_from(payload)
         name, _, rest = payload[_SPAN.size :].decode("utf-8", "replace").partition("\n")

@@ -206,6 +206,7 @@ class StepTimer:
         self.input_ends()
         self._made[source] = length
         self._fresh = source
+        self.attention = True
         self.training.discard(source)
 
     def batch_wanted(self, source: int) -> None:
@@ -381,8 +382,8 @@ class StepTimer:
             self.unseen("step", f"a number is out of range: {error}")
         self.step = step + 1
         self._start = end
-        self.wait = self.compute = self.exposed = self.optimizer = self._graph = self._cut = 0
-        self.samples = self.batches = self.backwards = self._fresh = 0
+        self.wait = self.compute = self.exposed = self.optimizer = self._cut = 0
+        self.samples = self.batches = self.backwards = 0
 
     def _before_step_ends(self) -> None:
         """What came before the step that ends now is over: initialisation, evaluation, batches that nobody knew to train."""
@@ -393,12 +394,14 @@ class StepTimer:
             self._initialising_since = 0
         if self._pending:
             self._epoch_begins()
+        self._fresh = 0
         self.attention = False
 
     def _only_seen(self, step: int) -> List[int]:
         """The phases of the step, its samples and batches, with UNSEEN for what no hook can see here."""
         if not self._graph:
             self._explain(step)
+        self._graph = 0
         counted = (self.wait, self.compute, self.exposed, self.optimizer)
         phases = [number if phase in self._seen else UNSEEN for phase, number in zip(PHASES, counted)]
         samples = self.samples if INPUT_WAIT in self._seen and self.samples >= 0 else UNSEEN

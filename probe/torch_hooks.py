@@ -110,6 +110,12 @@ def _length(loader: Any) -> int:
 
 def count_samples(data: Any) -> int:
     """Samples in a batch: the first dimension of the first tensor in it, UNCOUNTABLE if there is none."""
+    if type(data) is list:
+        # What the default collation makes of a data set of tuples: no search.
+        try:
+            return int(data[0].size(0))
+        except (AttributeError, IndexError, TypeError, ValueError):
+            pass
     while True:
         if isinstance(data, (list, tuple)) and data:
             data = data[0]
@@ -194,7 +200,8 @@ def _hook_collectives(timer: StepTimer, module: Any) -> None:
 def _hook_optimizer(worker: Worker, timer: StepTimer, module: Any) -> None:
     from horovod.torch.mpi_ops import mpi_lib
 
-    hooked_wait = getattr(mpi_lib, WAIT)
+    functions = vars(mpi_lib)
+    hooked_wait = functions[WAIT]
     plain_wait = getattr(hooked_wait, "__wrapped__", hooked_wait)
     plain_steps = _hook_plain_optimizers(timer)
 
@@ -218,11 +225,11 @@ def _hook_optimizer(worker: Worker, timer: StepTimer, module: Any) -> None:
             if not timer.in_step:
                 timer.mark = monotonic_ns()
             # The optimizer waits once per tensor: time the whole, and let the single waits go past the hook.
-            mpi_lib.horovod_torch_wait_and_clear = plain_wait
+            functions[WAIT] = plain_wait
             try:
                 result = original(self)
             finally:
-                mpi_lib.horovod_torch_wait_and_clear = hooked_wait
+                functions[WAIT] = hooked_wait
             now = monotonic_ns()
             timer.exposed += now - timer.mark
             timer.mark = now
@@ -249,13 +256,13 @@ def _time_on_gpu(worker: Worker, optimizer: Any) -> None:
 
 
 def _timed_step(timer: StepTimer, original: Function) -> Function:
-    def step(*args: Any, **kwargs: Any) -> Any:
+    def step(self: Any, closure: Any = None) -> Any:
         if timer.thread != get_ident():
-            return original(*args, **kwargs)
+            return original(self, closure)
         timer.mark = monotonic_ns()
         timer.in_step = True
         try:
-            result = original(*args, **kwargs)
+            result = original(self, closure)
         except BaseException:
             timer.in_step = False
             raise
