@@ -86,7 +86,7 @@ def run_job(script: str, directory: Path, probe: bool, *arguments: str, **variab
         env=environment(rings, **variables),
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=240,
         check=False,
     )
     lines = [line.partition("<stdout>:") for line in done.stdout.splitlines()]
