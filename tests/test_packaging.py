@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("core", "probe", "wire", "agent", "launcher", "replay", "tui")
-NOT_SHIPPED = shutil.ignore_patterns("__pycache__", "*.pyc", "ruff.toml", ".*_cache")
+NOT_SHIPPED = shutil.ignore_patterns("__pycache__", "*.pyc", "*.idx", "ruff.toml", ".*_cache")
 PERMISSIVE = re.compile(r"MIT|BSD|Apache|PSF|ISC|Python Software Foundation")
 
 

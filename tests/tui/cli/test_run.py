@@ -51,13 +51,13 @@ class EndingJob:
     ("told", "presses", "stops"), [(False, 0, 1), (False, 1, 2), (True, 0, 1), (True, 1, 2)], ids=lambda value: str(value)
 )
 def test_a_job_is_told_to_end_once_and_a_further_control_c_tells_it_again(told: bool, presses: int, stops: int) -> None:
-    job, state = EndingJob(presses), SessionState()
+    job, state, before = EndingJob(presses), SessionState(), signal.getsignal(signal.SIGINT)
     if told:
         job.stop()
     assert end(cast(LaunchedJob, job), state) == 130
     assert job.stops == [signal.SIGINT] * stops
     assert state.job.exit_code == 130
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 @pytest.fixture
