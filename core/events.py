@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 FORMAT_MAJOR = 1
-FORMAT_MINOR = 1
+FORMAT_MINOR = 2
 
 
 Moment = Annotated[float, Meta(ge=0, le=1e11)]
@@ -72,6 +72,8 @@ class JobStarted(Event, frozen=True, kw_only=True):
     """The training's interpreter, which need not be distmon's."""
     environment: dict[str, str] = {}
     """Versions of what the training uses; never the process environment."""
+    elastic: bool = False
+    """Ranks may come and go."""
 
 
 LaunchStage = Literal[
@@ -99,6 +101,8 @@ class RanksAssigned(Event, frozen=True, kw_only=True):
     generation: int
     world_size: int
     places: list[RankPlace]
+    resets: int | None = None
+    """How often Horovod's elastic driver has reset the job."""
 
 
 class WorkerStarted(Event, frozen=True, kw_only=True):
@@ -120,6 +124,8 @@ class WorkerExited(Event, frozen=True, kw_only=True):
     signal: str = ""
     expected: bool = False
     """True when the launcher ended it or had taken its slot away, so that it is no failure."""
+    removed: bool = False
+    """Its slot had been taken away: it left by Horovod's abort, which a shell shows as 134."""
 
 
 class OutputWritten(Event, frozen=True, kw_only=True):
@@ -188,6 +194,18 @@ class MembershipChanged(Event, frozen=True, kw_only=True):
     host: str = ""
     rank: int | None = None
     slots: int | None = None
+    """Of the host, from now on."""
+    until: Moment | None = None
+    """When a blacklisted host may come back; None if never."""
+    detail: str = ""
+
+
+class DiscoveryReported(Event, frozen=True, kw_only=True):
+    """How the host discovery fares, when that changes. While it fails, the hosts known last stay."""
+
+    status: Literal["ok", "failing", "timed_out"]
+    failures: Count = 0
+    """In a row."""
     detail: str = ""
 
 
@@ -254,6 +272,38 @@ class SpanRecorded(Event, frozen=True, kw_only=True):
     started: Moment
     duration_s: Duration
     name: str = ""
+
+
+class TrainingInterrupted(Event, frozen=True, kw_only=True):
+    """Horovod left the elastic training function at `at`, to form a new generation."""
+
+    node: str
+    worker: str
+    rank: int
+    generation: int
+    cause: Literal["failure", "hosts_changed"]
+
+
+class StateRestored(Event, frozen=True, kw_only=True):
+    """An elastic state went back to its last commit: the steps after it are done again."""
+
+    node: str
+    worker: str
+    rank: int
+    generation: int
+    committed_generation: int
+    committed_steps: Count
+    """Steps of that generation that had ended when the state was committed."""
+
+
+class CommitsCounted(Event, frozen=True, kw_only=True):
+    """What committing the elastic state has cost a worker in one generation, in all so far."""
+
+    worker: str
+    rank: int
+    generation: int
+    commits: Count
+    total_s: Duration
 
 
 class MetricsLogged(Event, frozen=True, kw_only=True):
@@ -533,9 +583,13 @@ AnyEvent = (
     | ActionTaken
     | MarkSet
     | MembershipChanged
+    | DiscoveryReported
     | WorkerIdentified
     | StepsRecorded
     | SpanRecorded
+    | TrainingInterrupted
+    | StateRestored
+    | CommitsCounted
     | MetricsLogged
     | ModelDescribed
     | ProgressDeclared
