@@ -1,0 +1,249 @@
+"""Several hosts on one machine: network namespaces joined by a bridge, each with a name, an sshd and files of its own.
+
+Nothing has a name outside: the bridge lies in a namespace too, and all namespaces are held by processes that end when the harness
+does, however it ends. What a killed harness leaves is a temporary folder, which the next start removes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+
+from tests.cluster import memory
+from tests.cluster.host import Host, Namespaces
+from tests.cluster.requirements import UNSHARE, path, program, why_not
+from tests.cluster.truth import TruthLog
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+INIT = Path(__file__).with_name("init.py")
+PREFIX = "distmon-cluster-"
+NETWORK = "10.77.0."
+MAX_HOSTS = 200
+_PRIVATE = ("/tmp", "/var/tmp")
+_SWITCH = "ip link set dev lo up && ip link add name switch type bridge && ip link set dev switch up && echo ready && exec cat"
+
+
+class Cluster:
+    """A context manager. `shared` is the one folder that all hosts see as it is; /tmp, /run and ~/.ssh are each host's own."""
+
+    def __init__(self) -> None:
+        if reason := why_not():
+            raise RuntimeError(reason)
+        _remove_dead()
+        self.name = f"{PREFIX}{os.getpid()}-{secrets.token_hex(3)}"
+        self.folder = Path(tempfile.gettempdir()) / self.name
+        self.folder.mkdir(mode=0o700)
+        self.shared = self.folder / "shared"
+        self.shared.mkdir()
+        self.truth = TruthLog(self.folder / "truth.jsonl")
+        self.hosts: dict[str, Host] = {}
+        self.listed = self.folder / "shared" / "hosts"
+        """name:slots of each host that takes part: `cat` of it is a host discovery script."""
+        self.listed.touch()
+        self._addresses: dict[str, str] = {}
+        self._ssh = _SshFiles(self.folder / "ssh")
+        self._names = self.folder / "etc-hosts"
+        self._names.write_text("127.0.0.1 localhost\n")
+        self._switch = Namespaces(["unshare", "--net", "--kill-child", "--fork", "sh", "-c", _SWITCH])
+        self._switch.wait_ready()
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End every process of every host, and remove what was made."""
+        for host in self.hosts.values():
+            if host.alive:
+                host.namespaces.end()
+                host.alive = False
+        self._switch.end()
+        memory.remove_all(self.name)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    # --- hosts ---
+
+    def up(self, *names: str, memory_bytes: int | None = None) -> list[Host]:
+        """Start hosts, all at once; a name that was up before gets a new machine under its old address. Raises RuntimeError."""
+        began = time.time()
+        booting = {name: self._boot(name, memory_bytes) for name in names}
+        for name, namespaces in booting.items():
+            namespaces.wait_ready()
+            self.hosts[name] = Host(name, self._addresses[name], namespaces, _environment())
+            self._plug(name)
+            self.truth.add("up", name, began)
+        return [self.hosts[name] for name in names]
+
+    def join(self, name: str, slots: int = 1) -> Host:
+        """Let a host take part: up if it is not, and listed with `slots`."""
+        began = time.time()
+        if name not in self.hosts or not self.hosts[name].alive:
+            self.up(name)
+        self._list(name, slots)
+        self.truth.add("join", name, began, f"{slots} slots")
+        return self.hosts[name]
+
+    def leave(self, name: str) -> None:
+        """Take a host off the list. It stays up, and what runs on it runs on."""
+        began = time.time()
+        self._list(name, None)
+        self.truth.add("leave", name, began)
+
+    def cut(self, name: str) -> None:
+        """Take its link down: nothing comes or goes, and nobody is told."""
+        began = time.time()
+        self._link(name, "down")
+        self.truth.add("cut", name, began)
+
+    def heal(self, name: str) -> None:
+        """Bring its link up again."""
+        began = time.time()
+        self._link(name, "up")
+        self.truth.add("heal", name, began)
+
+    def kill(self, name: str) -> None:
+        """End every process of a host at once; its kernel still closes their connections."""
+        began = time.time()
+        self.hosts[name].alive = False
+        self.hosts[name].namespaces.end()
+        self.truth.add("kill", name, began)
+
+    def lose(self, name: str) -> None:
+        """The host is gone without a word, as when its power fails."""
+        began = time.time()
+        self._link(name, "down")
+        self.hosts[name].alive = False
+        self.hosts[name].namespaces.end()
+        self.truth.add("lose", name, began)
+
+    def signal(self, name: str, pids: Iterable[int], number: int) -> None:
+        """Send a signal to processes of a host (numbers as this machine counts)."""
+        began = time.time()
+        for pid in pids:
+            os.kill(pid, number)
+        self.truth.add("signal", name, began, signal.Signals(number).name)
+
+    # --- parts ---
+
+    def _boot(self, name: str, memory_bytes: int | None) -> Namespaces:
+        if name not in self._addresses:
+            if len(self._addresses) == MAX_HOSTS:
+                raise RuntimeError(f"a cluster has at most {MAX_HOSTS} hosts")
+            self._addresses[name] = f"{NETWORK}{len(self._addresses) + 1}"
+            # In place: a file that stands in for another is known by its inode.
+            with self._names.open("a") as file:
+                file.write(f"{self._addresses[name]} {name}\n")
+        own = self.folder / name
+        own.mkdir(exist_ok=True)
+        (own / "machine-id").write_text(secrets.token_hex(16) + "\n")
+        (own / "hostname").write_text(name + "\n")
+        files = {"/etc/hosts": self._names, "/etc/hostname": own / "hostname", "/etc/machine-id": own / "machine-id"}
+        private = [*_PRIVATE, str(Path.home() / ".ssh")]
+        spec = {
+            "name": name,
+            "files": {at: str(source) for at, source in {**files, "/etc/ssh": self._ssh.client}.items() if Path(at).exists()},
+            "keep": _kept(self.folder),
+            "private": [folder for folder in private if Path(folder).is_dir()],
+            "sshd_program": program("sshd"),
+            "sshd": str(self._ssh.server_configuration),
+            "log": str(own / "sshd.log"),
+        }
+        group = memory.limit(f"{self.name}-{name}-{secrets.token_hex(2)}", memory_bytes) if memory_bytes is not None else None
+        return Namespaces([*UNSHARE, sys.executable, "-I", "-S", str(INIT), json.dumps(spec)], group)
+
+    def _plug(self, name: str) -> None:
+        """A cable from the host's eth0 to the switch."""
+        host = self.hosts[name]
+        # The same card after a restart: its neighbours remember the address.
+        card = f"02:00:00:00:00:{int(host.address.rpartition('.')[2]):02x}"
+        self._ip(
+            f"link add name {self._port(name)} type veth peer name eth0 address {card} netns {host.namespaces.pid}",
+            f"link set dev {self._port(name)} master switch up",
+        )
+        inside = ["nsenter", "--target", str(host.namespaces.pid), "--net"]
+        _ip(inside, f"address add {host.address}/24 dev eth0", "link set dev eth0 up")
+
+    def _port(self, name: str) -> str:
+        return "port" + self._addresses[name].rpartition(".")[2]
+
+    def _link(self, name: str, state: str) -> None:
+        self._ip(f"link set dev {self._port(name)} {state}")
+
+    def _ip(self, *lines: str) -> None:
+        _ip(["nsenter", "--target", str(self._switch.pid), "--net"], *lines)
+
+    def _list(self, name: str, slots: int | None) -> None:
+        lines = [line for line in self.listed.read_text().splitlines() if line.partition(":")[0] != name]
+        new = self.listed.with_suffix(".new")
+        new.write_text("".join(f"{line}\n" for line in [*lines, *([f"{name}:{slots}"] if slots is not None else [])]))
+        # A discovery script that reads meanwhile sees the old list or the new one.
+        new.replace(self.listed)
+
+
+class _SshFiles:
+    """What stands at /etc/ssh on every host: one key for all hosts and one for the user, who is known and knows them all."""
+
+    def __init__(self, folder: Path) -> None:
+        self.client = folder / "client"
+        server = folder / "server"
+        self.client.mkdir(parents=True)
+        server.mkdir()
+        for key in (server / "host_key", self.client / "user_key"):
+            subprocess.run([program("ssh-keygen") or "", "-q", "-t", "ed25519", "-N", "", "-C", "cluster", "-f", key], check=True)
+        host_key = (server / "host_key.pub").read_text()
+        (self.client / "ssh_known_hosts").write_text(f"* {host_key}")
+        (self.client / "ssh_config").write_text("Host *\n  IdentityFile /etc/ssh/user_key\n  IdentitiesOnly yes\n")
+        (server / "authorized_keys").write_text((self.client / "user_key.pub").read_text())
+        self.server_configuration = server / "sshd_config"
+        self.server_configuration.write_text(
+            f"HostKey {server / 'host_key'}\nAuthorizedKeysFile {server / 'authorized_keys'}\n"
+            "PidFile none\nUsePAM no\nUseDNS no\nStrictModes no\nPasswordAuthentication no\nPermitRootLogin prohibit-password\n"
+            "MaxStartups 100\nPrintMotd no\nPrintLastLog no\n"
+        )
+
+
+def _ip(where: list[str], *lines: str) -> None:
+    """Several commands of `ip` in one process. Raises CalledProcessError."""
+    command = [*where, program("ip") or "ip", "-batch", "-"]
+    subprocess.run(command, input="\n".join(lines) + "\n", check=True, capture_output=True, text=True)
+
+
+def _kept(folder: Path) -> list[str]:
+    """Folders that a host must see though they lie where it has files of its own."""
+    needed = {folder, ROOT, Path(sys.prefix), Path(sys.base_prefix)}
+    return [str(path) for path in sorted(needed) if any(path.is_relative_to(own) for own in ("/run", *_PRIVATE))]
+
+
+def _environment() -> dict[str, str]:
+    """Of a fresh login on a host, with this environment's programs first on PATH."""
+    return {
+        "PATH": f"{Path(sys.executable).parent}:{path()}",
+        "HOME": str(Path.home()),
+        "LANG": "C.UTF-8",
+        "TERM": os.environ.get("TERM", "dumb"),
+        "XDG_RUNTIME_DIR": f"/run/user/{os.getuid()}",
+        "XDG_STATE_HOME": "/tmp/state",
+        # Hosts share this machine's few cores, and each would take them all.
+        "OMP_NUM_THREADS": "1",
+    }
+
+
+def _remove_dead() -> None:
+    """What harnesses left that were killed."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*-*"):
+        owner = folder.name.removeprefix(PREFIX).partition("-")[0]
+        if owner.isdecimal() and not Path(f"/proc/{owner}").exists():
+            memory.remove_all(folder.name)
+            shutil.rmtree(folder, ignore_errors=True)
