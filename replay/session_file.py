@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -182,8 +182,8 @@ def no_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
-def load_state(path: Path) -> tuple[SessionState, Notes]:
-    """The state at the end of a recording, and what could not be read."""
+def load_state(path: Path, also: Callable[[AnyEvent], None] | None = None) -> tuple[SessionState, Notes]:
+    """The state at the end of a recording, and what could not be read; `also` is given every event after the fold."""
     session, state, notes = open_session(path), SessionState(), Notes()
     apply, count = fold.apply, fold.count_unknown
     with no_garbage_collection():
@@ -192,4 +192,6 @@ def load_state(path: Path) -> tuple[SessionState, Notes]:
                 count(state, event.kind)
             else:
                 apply(state, event)
+                if also is not None:
+                    also(event)
     return state, notes

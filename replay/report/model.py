@@ -163,6 +163,14 @@ class Gap(Struct, kw_only=True):
     cause: str
 
 
+class Summary(Struct, kw_only=True):
+    library: str
+    ranks: int | None
+    gpu_mean_percent: float | None
+    cpu_mean_percent: float | None
+    power_mean_w: float | None
+
+
 class Session(Struct, kw_only=True):
     session_id: str
     started: str | None
@@ -187,6 +195,7 @@ class Session(Struct, kw_only=True):
     gaps: list[Gap]
     file: str
     distmon_version: str
+    summary: Summary
     unknown_kinds: dict[str, int]
     notes: list[str]
     reasons: dict[str, str]

@@ -44,7 +44,7 @@ def sections(session: model.Session) -> list[Section]:
         Section("Findings", lines=_verdicts(session)),
         Section("Failure", lines=_failure(session)),
         Section("Throughput after warm-up", facts=_throughput(session) if _trained(session) else []),
-        Section(f"A{' steady' * (session.warmup.steps is not None)} step, mean over ranks", table=_step_table(session)),
+        Section(step_title(session), table=_step_table(session)),
         Section("Where the time went", table=_wall_table(session)),
         Section("Ranks", table=_rank_table(session)),
         Section("Nodes", table=_node_table(session)),
@@ -54,6 +54,29 @@ def sections(session: model.Session) -> list[Section]:
         Section("Not measured", lines=_not_measured(session)),
     ]
     return [s for s in found if s.facts or s.lines or (s.table and s.table.rows)]
+
+
+def overview(named: list[tuple[str, model.Session]]) -> Section:
+    """A row for each session, as benchmark pages have them."""
+    rows = [
+        [
+            name,
+            session.summary.library or DASH,
+            DASH if session.summary.ranks is None else str(session.summary.ranks),
+            unit(session.throughput.mean_samples_per_s, "samples/s"),
+            unit(session.summary.gpu_mean_percent, "%", 3),
+            unit(session.summary.cpu_mean_percent, "%", 3),
+            unit(session.summary.power_mean_w, "W"),
+        ]
+        for name, session in named
+    ]
+    header = ["session", "library", "ranks", "throughput", "GPU", "CPU", "power"]
+    return Section("Summary", table=Table(header, rows, left=(0, 1)))
+
+
+def step_title(session: model.Session) -> str:
+    """Whether the mean step is one of the steady ones."""
+    return f"A{' steady' * (session.warmup.steps is not None)} step, mean over ranks"
 
 
 def _trained(session: model.Session) -> bool:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from distmon.core import measures
 from distmon.core.overall import RankOverall, rank_overalls, throughput_interval
 from distmon.core.state import NodeState, SessionState
+from distmon.core.summary import summary
 from distmon.core.verdicts import verdicts
 from distmon.core.wall import wall_split
 from distmon.core.warmup import METHOD
@@ -49,9 +50,21 @@ def summarise(state: SessionState, file: str = "", notes: list[str] | None = Non
         gaps=_gaps(state),
         file=file,
         distmon_version=plain(state.distmon_version),
+        summary=_summary(state, sizes),
         unknown_kinds={plain(kind): times for kind, times in sorted(state.unknown_kinds.items())},
         notes=(notes or []) + _import_warnings(state) + _lost_output(state) + _silent_nodes(state),
         reasons=_reasons(state),
+    )
+
+
+def _summary(state: SessionState, sizes: list[int]) -> model.Summary:
+    found = summary(state)
+    return model.Summary(
+        library=plain(found.library),
+        ranks=sizes[-1] if sizes else None,
+        gpu_mean_percent=found.gpu_percent,
+        cpu_mean_percent=found.cpu_percent,
+        power_mean_w=found.power_w,
     )
 
 

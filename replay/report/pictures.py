@@ -1,0 +1,39 @@
+"""Plots as PNG and SVG files, for pages and papers; no browser is needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import vl_convert
+
+from distmon.core.errors import DistmonError, told
+from distmon.replay.report.charts import Chart
+
+WIDTH = 760
+_SCALE = 2
+_CONFIG = {
+    "background": "#ffffff",
+    "view": {"stroke": "transparent"},
+    "axis": {"labelColor": "#57616e", "titleColor": "#57616e", "gridColor": "#e4e7eb", "titleFontWeight": "normal"},
+    "legend": {"labelColor": "#57616e", "titleColor": "#57616e", "titleFontWeight": "normal"},
+    "title": {"anchor": "start", "color": "#1c2530", "fontSize": 14},
+}
+
+
+def write_pictures(folder: Path, charts: list[Chart], prefix: str = "") -> list[Path]:
+    """NAME.png and NAME.svg of each plot, in a folder that is made where it is missing; files of these names are replaced.
+
+    Raises DistmonError where they cannot be written.
+    """
+    written = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for chart in charts:
+            spec = chart.spec | {"title": chart.title, "width": WIDTH}
+            path = folder / f"{prefix}{chart.name}"
+            path.with_suffix(".png").write_bytes(vl_convert.vegalite_to_png(spec, scale=_SCALE, config=_CONFIG))
+            path.with_suffix(".svg").write_text(vl_convert.vegalite_to_svg(spec, config=_CONFIG), encoding="utf-8")
+            written += [path.with_suffix(".png"), path.with_suffix(".svg")]
+    except OSError as error:
+        raise DistmonError(f"the plots cannot be written: {told(error)}; give --png another folder") from None
+    return written
