@@ -9,10 +9,12 @@ from typing import Any, cast, get_args
 
 from distmon.core.events import (
     AnyEvent,
+    DiscoveryReported,
     Failure,
     JobEnded,
     LaunchProgressed,
     LaunchStage,
+    MembershipChanged,
     NoticeGiven,
     OutputWritten,
     RankPlace,
@@ -40,14 +42,19 @@ class Translator:
                 return LaunchProgressed(at=at, stage=cast(LaunchStage, record["stage"]), detail=record["detail"])
             case "ranks_assigned":
                 places = [RankPlace(**place) for place in record["places"]]
-                return RanksAssigned(at=at, generation=record["generation"], world_size=record["world_size"], places=places)
+                told = {name: record[name] for name in ("generation", "world_size", "resets")}
+                return RanksAssigned(at=at, places=places, **told)
+            case "membership":
+                return self._membership(at, record)
+            case "discovery":
+                told = {name: record[name] for name in ("status", "failures", "detail")}
+                return DiscoveryReported(at=at, **told)
             case "worker_started":
                 return WorkerStarted(at=at, generation=record["generation"], pid=record["pid"], **_worker(record))
             case "worker_exited":
                 name = signal_name(record["signal"])
-                return WorkerExited(
-                    at=at, exit_code=record["exit_code"], signal=name, expected=record["stopped"], **_worker(record)
-                )
+                how = {"exit_code": record["exit_code"], "expected": record["stopped"], "removed": record["removed"]}
+                return WorkerExited(at=at, signal=name, **how, **_worker(record))
             case "output":
                 return self._output(at, record)
             case "leftovers":
@@ -57,6 +64,11 @@ class Translator:
             case "ended":
                 return _ended(at, record)
         return None
+
+    def _membership(self, at: float, record: dict[str, Any]) -> MembershipChanged:
+        until = record.get("until")
+        known = {name: record[name] for name in ("change", "host", "rank", "slots", "detail") if name in record}
+        return MembershipChanged(at=at, until=None if until is None else self._at(until), **known)
 
     def _output(self, at: float, record: dict[str, Any]) -> OutputWritten | None:
         """Lines without their ends. What only moves the cursor, or ends a line that was told in part, adds none."""

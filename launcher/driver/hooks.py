@@ -6,11 +6,12 @@ All hooks are module attributes that Horovod looks up when it calls them. A vers
 import functools
 import importlib
 import shlex
+import sys
 import threading
 import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from . import reach, remote
+from . import elastic, reach, remote
 from .job import Job, Place, WorkerCommand
 
 _NEEDED = {
@@ -42,17 +43,28 @@ class Shutdown:
         return self.event
 
 
-def lacking() -> List[str]:
+def lacking(*, for_elastic: bool) -> List[str]:
     """What this Horovod lacks of the places to hook, as dotted names."""
+    needed = dict(_NEEDED)
+    if for_elastic:
+        needed = {name: (*needed.get(name, ()), *elastic.NEEDED.get(name, ())) for name in [*needed, *elastic.NEEDED]}
     missing = []
-    for module_name, names in _NEEDED.items():
-        try:
-            module = importlib.import_module(module_name)
-        except ImportError:
-            missing.append(module_name)
-            continue
-        missing += [f"{module_name}.{name}" for name in names if not hasattr(module, name)]
+    for owner_name, names in needed.items():
+        owner = _find(owner_name)
+        if owner is None:
+            missing.append(owner_name)
+        else:
+            missing += [f"{owner_name}.{name}" for name in names if not hasattr(owner, name)]
     return missing
+
+
+def _find(dotted: str) -> Any:
+    """A module, or a class in one; None where there is none."""
+    try:
+        return importlib.import_module(dotted)
+    except ImportError:
+        module, _, name = dotted.rpartition(".")
+        return getattr(sys.modules.get(module), name, None)
 
 
 def starts_by_kubexec() -> bool:
@@ -60,13 +72,15 @@ def starts_by_kubexec() -> bool:
     return bool(importlib.import_module("horovod.runner.common.util.env").is_kubeflow_mpi())
 
 
-def install(job: Job, shutdown: Shutdown) -> None:
+def install(job: Job, shutdown: Shutdown, *, for_elastic: bool) -> None:
     """Hook the horovod.runner of this process."""
     gloo_run = importlib.import_module("horovod.runner.gloo_run")
     _hook_execution(gloo_run, job)
     setattr(gloo_run, "register_shutdown_event", shutdown.register)  # noqa: B010
     _hook_ssh()
     _hook_progress(job)
+    if for_elastic:
+        elastic.install(job)
 
 
 def _hook_execution(gloo_run: Any, job: Job) -> None:

@@ -52,6 +52,10 @@ class Job:
         self.writer = writer
         self.generation = -1
         self._unready = 0
+        self.resets: Optional[int] = None
+        """How often Horovod's elastic driver has reset the job."""
+        self._ranks: Dict[Tuple[str, int], int] = {}
+        """(host, local rank) -> its rank in the latest round that gave it one."""
         self._assigned: Set[Tuple[str, int]] = set()
         self.stopping = False
         self.exits: List[Exit] = []
@@ -67,8 +71,10 @@ class Job:
         self.generation += 1
         self._unready = len(slots)
         self._assigned = {(slot.hostname, slot.local_rank) for slot in slots}
+        self._ranks.update({(slot.hostname, slot.local_rank): slot.rank for slot in slots})
         places = [{"rank": s.rank, "host": s.hostname, "local_rank": s.local_rank} for s in slots]
-        self.writer.emit("ranks_assigned", generation=self.generation, world_size=len(places), places=places)
+        told = {"generation": self.generation, "world_size": len(places), "places": places, "resets": self.resets}
+        self.writer.emit("ranks_assigned", **told)
         self.writer.emit("progress", stage="rendezvous", detail=f"waiting for {_count(len(places))} to meet")
 
     def rank_ready(self) -> None:
@@ -78,6 +84,22 @@ class Job:
             complete = self._unready == 0
         if complete:
             self.writer.emit("progress", stage="first_step", detail="all ranks have met: waiting for the first step")
+
+    def worker_waits(self, there: Set[Tuple[str, int]]) -> None:
+        """Workers of the round that have come to the next rendezvous, or have ended; tells whom they wait for."""
+        missing = [f"rank {self._ranks[slot]} on {slot[0]}" for slot in sorted(self._assigned - there) if slot in self._ranks]
+        if missing:
+            more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+            detail = f"a new round of ranks waits for {', '.join(missing[:3])}{more} to reach a commit or to end"
+            self.writer.emit("progress", stage="rendezvous", detail=detail)
+
+    def death_of(self, host: str, local_rank: int) -> Tuple[Optional[int], str]:
+        """Rank and cause of the latest death in a slot."""
+        for end in reversed(self.exits):
+            if (end.host, end.local_rank) == (host, local_rank):
+                signum = end.signal if end.signal in list(signal.Signals) else None
+                return end.rank, signal.Signals(signum).name if signum else f"exit code {end.exit_code}"
+        return self._ranks.get((host, local_rank)), ""
 
     def run_worker(self, command: WorkerCommand, place: Place, settings: Any, events: List[Any]) -> int:
         """Run one worker to its end and return its exit code; any of `events` set ends it."""
@@ -121,6 +143,10 @@ class Job:
     def sweep(self) -> None:
         """Kill what is left of the job on this host: its marked processes and the driver's own helpers."""
         processes.send(processes.descendants(os.getpid()) | processes.marked(self.id + "/"), signal.SIGKILL)
+
+    def _names_now(self, place: Place) -> Dict[str, Any]:
+        """What identifies the worker, with the rank that it has by now."""
+        return dict(place.names(), rank=self._ranks.get((place.host, place.local_rank), place.rank))
 
     def _overdue(self) -> bool:
         return self._failed_at is not None and time.monotonic() - self._failed_at > KNOCK_ON_GRACE_S
@@ -169,7 +195,7 @@ class Job:
     def _on_frame(self, frame: Dict[str, Any], place: Place, worker: Worker, files: Optional[OutputFiles]) -> None:
         kind = frame["frame"]
         if kind == "output":
-            self.writer.emit_output(place.rank, place.host, place.local_rank, frame["stream"], frame["pieces"])
+            self.writer.emit_output(stream=frame["stream"], pieces=frame["pieces"], **self._names_now(place))
             if files:
                 files.write(frame["stream"], frame["pieces"])
         elif kind == "started":
@@ -177,9 +203,9 @@ class Job:
         elif kind == "exited":
             self._record_exit(frame, place, worker.ordered_at is not None, worker.last_lines())
         elif kind == "leftovers":
-            self.writer.emit("leftovers", names=frame["names"], **place.names())
+            self.writer.emit("leftovers", names=frame["names"], **self._names_now(place))
         elif kind == "notice":
-            text = f"rank {place.rank} on {place.host}: {frame['text']}"
+            text = f"rank {self._names_now(place)['rank']} on {place.host}: {frame['text']}"
             self.writer.emit("notice", severity="warning", text=text)
 
     def _record_exit(self, frame: Dict[str, Any], place: Place, asked: bool, last_lines: List[str]) -> None:
@@ -194,13 +220,15 @@ class Job:
             at_ns=at_ns,
             stopped=asked or removed,
             last_lines=last_lines,
-            **place.names(),
+            **self._names_now(place),
         )
         self.exits.append(end)
         if end.exit_code != 0 and self._failed_at is None:
             self._failed_at = time.monotonic()
         told = {name: getattr(end, name) for name in ("exit_code", "signal", "stopped", "generation")}
-        self.writer.emit("worker_exited", t=at_ns, pid=frame["pid"], **told, **place.names())
+        self.writer.emit(
+            "worker_exited", t=at_ns, pid=frame["pid"], removed=removed and not asked, **told, **self._names_now(place)
+        )
 
 
 def _count(ranks: int) -> str:

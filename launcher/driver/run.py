@@ -69,7 +69,8 @@ class Driver:
             logging.addLevelName(logging.NOTSET, "TRACE")
             logging.basicConfig(level=logging.getLevelName(args.log_level))
         built.remember_answers(launch, self._tell_slow_look)
-        unseen = hooks.lacking()
+        for_elastic = bool(args.host_discovery_script or args.min_num_proc)
+        unseen = hooks.lacking(for_elastic=for_elastic)
         if unseen:
             self._run_unhooked(f"this Horovod has no {unseen[0]}")
         elif args.use_mpi or args.use_jsrun:
@@ -77,7 +78,7 @@ class Driver:
         elif hooks.starts_by_kubexec():
             self._run_unhooked("Kubeflow starts the ranks")
         else:
-            hooks.install(self.job, self.shutdown)
+            hooks.install(self.job, self.shutdown, for_elastic=for_elastic)
         launch._run(args)
 
     def _tell_slow_look(self) -> None:
@@ -89,7 +90,8 @@ class Driver:
         self.unhooked = True
         os.environ.update(self.spec["worker_environment"])
         os.environ[MARK] = self.job.id + "/0/"
-        text = f"{why}: horovodrun runs as it is, and starts, exits and output of single ranks are not seen"
+        unseen = "starts, exits and output of single ranks, and hosts that come and go, are not seen"
+        text = f"{why}: horovodrun runs as it is, and {unseen}"
         self.writer.emit("notice", severity="warning", text=text)
         # From here on ranks may run, which nothing else tells.
         self.writer.emit("progress", stage="first_step", detail="")

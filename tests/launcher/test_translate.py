@@ -4,7 +4,17 @@ from typing import Any
 
 import pytest
 
-from distmon.core.events import JobEnded, LaunchProgressed, NoticeGiven, OutputWritten, RanksAssigned, WorkerExited, WorkerStarted
+from distmon.core.events import (
+    DiscoveryReported,
+    JobEnded,
+    LaunchProgressed,
+    MembershipChanged,
+    NoticeGiven,
+    OutputWritten,
+    RanksAssigned,
+    WorkerExited,
+    WorkerStarted,
+)
 from distmon.launcher.translate import Translator, shown, signal_name
 
 WORKER = {"rank": 1, "host": "node1", "local_rank": 0}
@@ -29,11 +39,20 @@ def test_times_are_the_drivers_own() -> None:
 
 def test_workers() -> None:
     assert translate("worker_started", pid=7, generation=2, **WORKER) == WorkerStarted(at=1.5, pid=7, generation=2, **WORKER)  # type: ignore[arg-type]
-    ended = translate("worker_exited", pid=7, generation=2, exit_code=137, signal=9, stopped=True, **WORKER)
-    assert ended == WorkerExited(at=1.5, exit_code=137, signal="SIGKILL", expected=True, **WORKER)  # type: ignore[arg-type]
+    ended = translate("worker_exited", pid=7, generation=2, exit_code=137, signal=9, stopped=True, removed=True, **WORKER)
+    assert ended == WorkerExited(at=1.5, exit_code=137, signal="SIGKILL", expected=True, removed=True, **WORKER)  # type: ignore[arg-type]
     places = [{"rank": 0, "host": "a", "local_rank": 0}]
-    assigned = translate("ranks_assigned", generation=0, world_size=1, places=places)
-    assert isinstance(assigned, RanksAssigned) and assigned.places[0].host == "a"
+    assigned = translate("ranks_assigned", generation=0, world_size=1, places=places, resets=2)
+    assert isinstance(assigned, RanksAssigned) and (assigned.places[0].host, assigned.resets) == ("a", 2)
+
+
+def test_who_takes_part() -> None:
+    joined = translate("membership", change="host_joined", host="a", slots=2, detail="")
+    assert joined == MembershipChanged(at=1.5, change="host_joined", host="a", slots=2)
+    barred = translate("membership", change="host_blacklisted", host="a", until=3_000_000_000, detail="for 2.5 s")
+    assert barred == MembershipChanged(at=1.5, change="host_blacklisted", host="a", until=4.0, detail="for 2.5 s")
+    reported = translate("discovery", status="timed_out", failures=3, detail="no answer")
+    assert reported == DiscoveryReported(at=1.5, status="timed_out", failures=3, detail="no answer")
 
 
 def test_the_end_names_the_first_failure() -> None:
