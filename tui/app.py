@@ -16,11 +16,11 @@ from textual.screen import Screen
 
 from distmon.core.fold import apply
 from distmon.core.state import SessionState
-from distmon.tui.bindings import WHILE_HELPING, bindings_for, commands_for
+from distmon.tui.bindings import bindings_for, commands_for
 from distmon.tui.budget import Budget
 from distmon.tui.glyphs import AsciiFilter, ascii_only
 from distmon.tui.ports import Job, Player, Source
-from distmon.tui.screens.overview import Overview
+from distmon.tui.screens.cockpit import Cockpit
 from distmon.tui.terminal import hung_up, on_hangup
 from distmon.tui.theme import ANSI, DARK, PALETTES, textual_theme
 from distmon.tui.view.facts import facts
@@ -73,8 +73,8 @@ class DistmonApp(App[int]):
 
     def get_default_screen(self) -> Screen[None]:
         self.take_events()
-        self.overview = Overview(facts(self.state), self.player)
-        return self.overview
+        self.cockpit = Cockpit(facts(self.state), self.player, self.job)
+        return self.cockpit
 
     def on_mount(self) -> None:
         if not self.is_headless:
@@ -110,7 +110,7 @@ class DistmonApp(App[int]):
         if fresh is None:
             return
         begun = time.process_time()
-        self.overview.show(facts(self.state, self.overview.facts, fresh))
+        self.cockpit.show(facts(self.state, self.cockpit.facts, fresh))
         self._budget.spent(fresh, time.process_time() - begun)
 
     # --- leaving --------------------------------------------------------------------------------------------------
@@ -124,9 +124,7 @@ class DistmonApp(App[int]):
 
     def action_leave(self) -> None:
         if self.job is not None and self.job.running:
-            self.overview.ask(
-                "The job that was started here is still running.\nStop it and leave?", self._stop_and_leave
-            )
+            self.cockpit.ask("The job that was started here is still running.\nStop it and leave?", self._stop_and_leave)
         else:
             self.exit(0)
 
@@ -146,32 +144,36 @@ class DistmonApp(App[int]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """While a question or the help is open, keys do not act on what lies under it."""
-        overview = getattr(self, "overview", None)
-        if overview is None:
+        cockpit: Cockpit | None = getattr(self, "cockpit", None)
+        if cockpit is None or action == "back":
             return True
-        return not overview.choices.question and (not overview.choices.helping or action in WHILE_HELPING)
+        return cockpit.allows(action) and not cockpit.question
+
+    def action_go(self, screen: str) -> None:
+        self.cockpit.go(screen)
 
     def action_help(self) -> None:
-        self.overview.toggle_help()
+        self.cockpit.toggle_help()
 
     def action_next_theme(self) -> None:
         names = list(PALETTES)
         position = names.index(self.theme) if self.theme in names else -1
         self.theme = names[(position + 1) % len(names)]
-        self.overview.choices.note = f"theme {self.theme.removeprefix('distmon-')}"
-        self.overview.rearrange()
+        self.cockpit.say(f"theme {self.theme.removeprefix('distmon-')}")
+        self.cockpit.rearrange()
+        self.cockpit.page.rearrange()
 
     async def action_play(self, action: str) -> None:
         """A key of the bar, which has no focus of its own."""
-        for command in self.overview.parts.commands:
+        for command in self.cockpit.commands:
             if command.action == action:
-                await self.overview.do(command)
+                await self.cockpit.do(command)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """The palette offers every command of the table, under its own name."""
-        for command in self.overview.parts.commands:
+        for command in self.cockpit.commands:
             if command.action != "command_palette":
-                yield SystemCommand(command.label, command.help, partial(self.overview.do, command))
+                yield SystemCommand(command.label, command.help, partial(self.cockpit.do, command))
 
 
 def few_colours(environment: Mapping[str, str]) -> bool:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from textual.binding import Binding
 
-Where = Literal["app", "screen", "bar"]
+from distmon.tui.screens.registry import SCREENS
 
 
 @dataclass(frozen=True)
@@ -20,20 +19,13 @@ class Command:
     """For the footer and the palette."""
     help: str
     group: str
-    where: Where = "screen"
+    where: str = "screen"
+    """"app", "screen" (every screen), "bar" (the replay bar), or the name of the one screen that has it."""
     footer: int = 0
     """Place in the footer; 0 is not in the footer. The lowest stay when it is narrow."""
 
 
-PANEL_TITLES = {
-    "throughput": "throughput",
-    "split": "step",
-    "nodes": "nodes",
-    "ranks": "ranks",
-    "events": "events",
-    "output": "output",
-}
-PANELS = tuple(PANEL_TITLES)
+MAX_PANELS = 9
 WHILE_HELPING = ("help", "back", "navigate", "leave", "next_theme", "suspend_process")
 """Actions that keep their meaning while the help is open."""
 
@@ -45,20 +37,18 @@ COMMANDS: tuple[Command, ...] = (
     Command("command_palette", ("ctrl+p",), "palette", "find any command by its name", "App", "app", 7),
     Command("next_theme", ("t",), "theme", "next theme: dark, light, colour-blind safe, terminal", "App", "app", 8),
     Command("suspend_process", ("ctrl+z",), "suspend", "suspend to the shell; fg comes back", "App", "app"),
-    Command("back", ("escape",), "back", "close what is open: filter, details, zoom", "Find"),
+    Command("back", ("escape",), "back", "close what is open, or back to the screen before", "Find"),
     Command("search", ("slash",), "filter", "only rows of the focused panel with a text in them", "Find", footer=3),
     Command("next_sort", ("s",), "sort", "sort the focused table by its next column", "Find", footer=4),
     Command("reverse_sort", ("S",), "reverse", "reverse the order of the focused table", "Find"),
-    Command("only_rank", ("r",), "rank's output", "only the output of the selected rank; again: all", "Find"),
+    Command("only_rank", ("r",), "rank's output", "only the output of the selected rank; again: all", "Find", "overview"),
     *(
-        Command(
-            f"panel('{name}')",
-            (str(i),),
-            PANEL_TITLES[name],
-            f"to {PANEL_TITLES[name]}; again: the whole screen",
-            "Panels",
-        )
-        for i, name in enumerate(PANELS, 1)
+        Command(f"go('{screen.name}')", screen.keys, screen.title, screen.help, "Screens", "app")
+        for screen in SCREENS
+    ),
+    *(
+        Command(f"panel({i})", (str(i),), f"panel {i}", f"to panel {i}; again: the whole screen", "Panels")
+        for i in range(1, MAX_PANELS + 1)
     ),
     Command("next_panel", ("tab",), "next panel", "focus the next panel", "Panels"),
     Command("previous_panel", ("shift+tab",), "previous panel", "focus the previous panel", "Panels"),
@@ -67,7 +57,7 @@ COMMANDS: tuple[Command, ...] = (
         "details", ("enter",), "details", "all about the selected row, and why a value is missing", "Panels", footer=6
     ),
     Command("verdicts", ("v",), "why", "what holds the job back: evidence and what to try", "Panels", footer=4),
-    Command("window", ("w",), "time window", "chart: whole session, or the last 1, 5, 15 minutes", "Panels"),
+    Command("window", ("w",), "time window", "charts: whole session, or the last 1, 5, 15 minutes", "Panels"),
     Command("navigate('up')", ("up", "k"), "up", "one row up; a scroll up stops following", "Move"),
     Command("navigate('down')", ("down", "j"), "down", "one row down", "Move"),
     Command("navigate('page_up')", ("pageup",), "page up", "one page up", "Move"),
@@ -91,22 +81,22 @@ _NAMES = {
     "question_mark": "?", "slash": "/", "full_stop": ".", "comma": ",", "plus": "+", "minus": "-", "equals_sign": "=",
     "left_square_bracket": "[", "right_square_bracket": "]", "escape": "Esc", "enter": "Enter", "tab": "Tab",
     "shift+tab": "Shift+Tab", "pageup": "PgUp", "pagedown": "PgDn", "up": "↑", "down": "↓", "left": "←", "right": "→",
-    "space": "Space", "home": "Home", "end": "End", "f1": "F1", "ctrl+c": "^C", "ctrl+p": "^P", "ctrl+q": "^Q",
+    "space": "Space", "home": "Home", "end": "End", "ctrl+c": "^C", "ctrl+p": "^P", "ctrl+q": "^Q",
     "ctrl+z": "^Z",
 }  # fmt: skip
 
 
 def key_name(key: str) -> str:
     """A key as it is written on a keyboard."""
-    return _NAMES.get(key, key)
+    return _NAMES.get(key) or (key.upper() if key[0] == "f" and key[1:].isdigit() else key)
 
 
-def bindings_for(where: Where) -> list[Binding | tuple[str, str] | tuple[str, str, str]]:
+def bindings_for(where: str) -> list[Binding | tuple[str, str] | tuple[str, str, str]]:
     """Textual's bindings for one place."""
     return [
         Binding(",".join(c.keys), c.action, c.label, show=False, priority=False) for c in COMMANDS if c.where == where
     ]
 
 
-def commands_for(*places: Where) -> list[Command]:
+def commands_for(*places: str) -> list[Command]:
     return [command for command in COMMANDS if command.where in places]

@@ -10,7 +10,6 @@ import pytest
 
 from distmon.core import events as ev
 from distmon.core.events import AnyEvent
-from distmon.tui.bindings import PANELS
 from distmon.tui.screens.arrange import MIN_HEIGHT, MIN_WIDTH, too_small
 
 if TYPE_CHECKING:
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
 CASES = Path(__file__).parent.parent / "data" / "cases"
 SIZES = json.loads((CASES / "UI-01" / "sizes.json").read_text())
 WALK = [tuple(size) for size in (*SIZES["fixed"], *SIZES["resize_walk"])]
+PANELS = ("throughput", "split", "nodes", "ranks", "events", "output")
 VIEWS = {
     "overview": [],
     **{f"only {name}": [str(number), str(number)] for number, name in enumerate(PANELS, 1)},
@@ -30,6 +30,8 @@ VIEWS = {
     "question": ["q"],
     "palette": ["ctrl+p"],
 }
+
+PANELS = ("throughput", "split", "nodes", "ranks", "events", "output")
 
 
 def small_session() -> list[AnyEvent]:

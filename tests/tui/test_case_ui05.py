@@ -10,12 +10,21 @@ from typing import TYPE_CHECKING
 
 from distmon.core import events as ev
 from distmon.core.events import AnyEvent
+from distmon.tui.app import DistmonApp
+from distmon.tui.screens.overview import Overview
 
 if TYPE_CHECKING:
     from tests.tui.conftest import Grid, OpenApp
 
 CASE = Path(__file__).parent.parent / "data" / "cases" / "UI-05"
 EXPECTED = json.loads((CASE / "expected.json").read_text())
+
+
+def landing(app: DistmonApp) -> Overview:
+    """The page of the landing screen."""
+    page = app.cockpit.page
+    assert isinstance(page, Overview)
+    return page
 
 
 def seconds() -> dict[int, list[AnyEvent]]:
@@ -42,7 +51,7 @@ def seconds() -> dict[int, list[AnyEvent]]:
 async def test_selection_details_focus_and_scroll_hold(open_app: OpenApp, text_grid: Grid) -> None:
     script = seconds()
     async with open_app(size=tuple(EXPECTED["size"])) as (app, pilot, source):
-        nodes = app.overview.parts.nodes
+        nodes = landing(app).nodes
         tops, notes = [], {}
         for t in sorted(script):
             source.waiting.extend(script[t])
@@ -50,13 +59,13 @@ async def test_selection_details_focus_and_scroll_hold(open_app: OpenApp, text_g
             await pilot.pause()
             if t == 1:
                 await pilot.press("3", *["s"] * 4)
-                assert app.overview.choices.sorts["nodes"] == ("gpu", True)
+                assert landing(app).choices.sorts["nodes"] == ("gpu", True)
                 nodes.select(EXPECTED["selected_at_t1"])
                 await pilot.press("enter")
             if t >= 1:
                 tops.append(nodes.model.top)
-                assert app.overview.focused is nodes
-                notes[t] = app.overview.choices.note
+                assert app.screen.focused is nodes
+                notes[t] = app.cockpit.note
             if 1 <= t < 12:
                 assert nodes.model.selected == "node-d", t
                 assert nodes.model.selected in nodes.model.in_view()

@@ -10,13 +10,26 @@ from textual.events import MouseScrollDown
 from distmon.core import events as ev
 from distmon.core.events import AnyEvent
 from distmon.core.synthetic import Script, session
-from distmon.tui.bindings import COMMANDS, PANELS, WHILE_HELPING
+from distmon.tui.app import DistmonApp
+from distmon.tui.bindings import COMMANDS, WHILE_HELPING, commands_for
+from distmon.tui.screens.overview import Overview
+from distmon.tui.screens.registry import SCREENS
 from distmon.tui.theme import PALETTES
 from distmon.tui.view.chrome import help_lines
 from distmon.tui.widgets.canvas import Canvas
 
 if TYPE_CHECKING:
     from tests.tui.conftest import FakeJob, Grid, OpenApp
+
+
+PANELS = ("throughput", "split", "nodes", "ranks", "events", "output")
+
+
+def landing(app: DistmonApp) -> Overview:
+    """The page of the landing screen."""
+    page = app.cockpit.page
+    assert isinstance(page, Overview)
+    return page
 
 
 def running(ranks: int = 4, nodes: int = 2, seconds: int = 30) -> list[AnyEvent]:
@@ -28,8 +41,9 @@ def running(ranks: int = 4, nodes: int = 2, seconds: int = 30) -> list[AnyEvent]
 
 
 def test_no_key_is_bound_twice() -> None:
-    keys = [key for command in COMMANDS for key in command.keys]
-    assert len(keys) == len(set(keys))
+    for screen in SCREENS:
+        keys = [key for command in commands_for("app", "screen", "bar", screen.name) for key in command.keys]
+        assert len(keys) == len(set(keys)), screen.name
 
 
 def test_the_help_names_every_command_and_fits_in_80_columns() -> None:
@@ -68,24 +82,24 @@ async def test_panels_grow_with_ranks_and_nodes_that_come_later(open_app: OpenAp
         rows = text_grid(app)
         for text in ("● node-000  cpu", "● node-001  cpu", "   0 node-000", "   1 node-000"):
             assert any(text in row for row in rows), text
-        assert app.overview.parts.ranks.size.height >= 4
+        assert landing(app).ranks.size.height >= 4
 
 
 @pytest.mark.parametrize("number", range(1, 7))
 async def test_a_number_focuses_its_panel_and_again_zooms_it(open_app: OpenApp, number: int) -> None:
     async with open_app(running()) as (app, pilot, _):
         name = PANELS[number - 1]
-        overview = app.overview
+        overview = landing(app)
         overview.choices.focused = PANELS[number % 6]
         await pilot.press(str(number))
         assert overview.choices.focused == name
-        assert overview.focused is overview.parts.panels[name]
+        assert app.screen.focused is overview.panels[name]
         await pilot.press(str(number))
         assert overview.choices.zoomed == name
-        assert [p for p in PANELS if overview.parts.panels[p].display] == [name]
+        assert [p for p in PANELS if overview.panels[p].display] == [name]
         await pilot.press("escape")
         assert overview.choices.zoomed is None
-        assert all(panel.display for panel in overview.parts.panels.values())
+        assert all(panel.display for panel in overview.panels.values())
 
 
 async def test_tab_goes_round_the_panels_and_back(open_app: OpenApp) -> None:
@@ -93,10 +107,10 @@ async def test_tab_goes_round_the_panels_and_back(open_app: OpenApp) -> None:
         seen = []
         for _ in PANELS:
             await pilot.press("tab")
-            seen.append(app.overview.choices.focused)
+            seen.append(landing(app).choices.focused)
         assert sorted(seen) == sorted(PANELS)
         await pilot.press("shift+tab")
-        assert app.overview.choices.focused == seen[-2]
+        assert landing(app).choices.focused == seen[-2]
 
 
 async def test_arrows_select_and_enter_opens_details_that_follow_and_escape_closes(
@@ -104,18 +118,18 @@ async def test_arrows_select_and_enter_opens_details_that_follow_and_escape_clos
 ) -> None:
     async with open_app(running()) as (app, pilot, _):
         await pilot.press("down", "down")
-        assert app.overview.parts.ranks.model.selected == 1
+        assert landing(app).ranks.model.selected == 1
         await pilot.press("enter")
-        assert app.overview.choices.details == ("rank", 1)
+        assert landing(app).choices.details == ("rank", 1)
         assert any("rank 1" in row and "Esc closes" in row for row in text_grid(app))
         await pilot.press("j")
-        assert app.overview.choices.details == ("rank", 2)
+        assert landing(app).choices.details == ("rank", 2)
         await pilot.press("k", "G")
-        assert app.overview.parts.ranks.model.selected == 3
+        assert landing(app).ranks.model.selected == 3
         await pilot.press("g")
-        assert app.overview.parts.ranks.model.selected == 0
+        assert landing(app).ranks.model.selected == 0
         await pilot.press("escape")
-        assert app.overview.choices.details is None
+        assert landing(app).choices.details is None
 
 
 async def test_a_missing_value_has_its_reason_one_key_away(open_app: OpenApp, text_grid: Grid) -> None:
@@ -145,15 +159,15 @@ async def test_a_missing_value_has_its_reason_one_key_away(open_app: OpenApp, te
 async def test_tab_reaches_open_details_to_scroll_them(open_app: OpenApp) -> None:
     async with open_app(running()) as (app, pilot, _):
         await pilot.press("v", "6", "tab")
-        assert app.overview.focused is app.overview.parts.details
-        assert app.overview.focused_panel is app.overview.parts.details
+        assert app.screen.focused is landing(app).details
+        assert landing(app).focused_panel is landing(app).details
 
 
 async def test_v_tells_why_with_evidence_and_what_to_try(open_app: OpenApp, text_grid: Grid) -> None:
     async with open_app(running(), size=(120, 40)) as (app, pilot, _):
         await pilot.press("v")
         screen = "\n".join(text_grid(app))
-        for verdict in app.overview.facts.verdicts[:1]:
+        for verdict in app.cockpit.facts.verdicts[:1]:
             assert verdict.evidence[:60] in screen
             assert verdict.try_first[:60] in screen
 
@@ -161,28 +175,28 @@ async def test_v_tells_why_with_evidence_and_what_to_try(open_app: OpenApp, text
 async def test_s_sorts_by_the_next_column_and_capital_s_reverses(open_app: OpenApp) -> None:
     async with open_app(running()) as (app, pilot, _):
         await pilot.press("s")
-        assert app.overview.choices.sorts["ranks"] == ("late", True)
-        assert app.overview.parts.ranks.model.keys[0] == 1
+        assert landing(app).choices.sorts["ranks"] == ("late", True)
+        assert landing(app).ranks.model.keys[0] == 1
         await pilot.press("S")
-        assert app.overview.parts.ranks.model.keys[-1] == 1
+        assert landing(app).ranks.model.keys[-1] == 1
 
 
 async def test_a_click_on_a_column_sorts_by_it_and_again_reverses(open_app: OpenApp) -> None:
     async with open_app(running()) as (app, pilot, _):
-        table = app.overview.parts.ranks
+        table = landing(app).ranks
         header = "".join(segment.text for segment in table.draw_body(*table.body_size)[0])
         await pilot.click("#ranks", offset=(table.body_left + header.index("comm") + 1, 1))
-        assert app.overview.choices.sorts["ranks"] == ("exposed_communication", True)
+        assert landing(app).choices.sorts["ranks"] == ("exposed_communication", True)
         await pilot.click("#ranks", offset=(table.body_left + header.index("comm") + 1, 1))
-        assert app.overview.choices.sorts["ranks"] == ("exposed_communication", False)
+        assert landing(app).choices.sorts["ranks"] == ("exposed_communication", False)
 
 
 async def test_a_click_selects_a_row_and_the_wheel_scrolls_without_selecting(open_app: OpenApp) -> None:
     async with open_app(running(ranks=64, nodes=8)) as (app, pilot, _):
-        table = app.overview.parts.ranks
+        table = landing(app).ranks
         await pilot.click("#ranks", offset=(5, 3))
         assert table.model.selected == 1
-        assert app.overview.focused is table
+        assert app.screen.focused is table
         await pilot._post_mouse_events([MouseScrollDown], "#ranks", (5, 3), button=0)
         await pilot.pause()
         assert table.model.top == 3
@@ -195,13 +209,13 @@ async def test_a_click_on_the_footer_does_its_command_and_one_on_the_verdict_tel
     async with open_app(running()) as (app, pilot, _):
         row = text_grid(app)[-1]
         await pilot.click("#footer", offset=(row.index("help"), 0))
-        assert app.overview.choices.helping
+        assert app.cockpit.helping
         await pilot.click("#footer", offset=(row.index("? help"), 0))
-        assert not app.overview.choices.helping
+        assert not app.cockpit.helping
         await pilot.click("#footer", offset=(row.index("zoom"), 0))
-        assert app.overview.choices.zoomed == "ranks"
+        assert landing(app).choices.zoomed == "ranks"
         await pilot.click("#verdict", offset=(5, 0))
-        assert app.overview.choices.details == ("verdicts", None)
+        assert landing(app).choices.details == ("verdicts", None)
         await pilot.click("#footer", offset=(row.index("panels"), 0))
         await pilot.click("#footer", offset=(79, 0))
         assert app.is_running
@@ -211,17 +225,17 @@ async def test_slash_filters_the_focused_panel_while_typing_and_escape_drops_it(
     open_app: OpenApp, text_grid: Grid
 ) -> None:
     async with open_app(running(ranks=64, nodes=8)) as (app, pilot, _):
-        table = app.overview.parts.ranks
+        table = landing(app).ranks
         await pilot.press("slash", *"node-003")
         assert table.model.keys == list(range(24, 32))
         await pilot.press("enter")
-        assert not app.overview.choices.prompting
+        assert not app.cockpit.prompting
         assert table.model.keys == list(range(24, 32))
         assert any("8 of 64" in row for row in text_grid(app))
         await pilot.press("escape")
         assert len(table.model.keys) == 64
         await pilot.press("slash", *"slow", "escape")
-        assert not app.overview.choices.prompting
+        assert not app.cockpit.prompting
         assert len(table.model.keys) == 64
 
 
@@ -232,7 +246,7 @@ async def test_r_shows_the_output_of_the_selected_rank_only(open_app: OpenApp) -
     )
     async with open_app([*events, lines]) as (app, pilot, _):
         await pilot.press("g", "down", "down", "r")
-        output = app.overview.parts.output
+        output = landing(app).output
         assert [line.text for line in output._lines] == ["only rank two"]
         await pilot.press("r")
         assert len(output._lines) == 31
@@ -245,11 +259,11 @@ async def test_question_mark_opens_and_closes_help_and_keys_do_not_fall_through(
         await pilot.press("question_mark")
         assert any("? or Esc closes" in row for row in text_grid(app))
         await pilot.press("z", "s", "down")
-        assert app.overview.choices.zoomed is None
-        assert app.overview.choices.sorts["ranks"] == ("rank", False)
-        assert app.overview.parts.overlays["help"]._top == 1
+        assert landing(app).choices.zoomed is None
+        assert landing(app).choices.sorts["ranks"] == ("rank", False)
+        assert app.cockpit.overlays["help"]._top == 1
         await pilot.press("question_mark")
-        assert not app.overview.choices.helping
+        assert not app.cockpit.helping
         assert {"help", "back", "navigate", "leave"} <= set(WHILE_HELPING)
 
 
@@ -268,20 +282,21 @@ async def test_w_changes_the_time_window_of_the_chart(open_app: OpenApp, text_gr
         await pilot.press("w")
         assert any("last 1 min" in row for row in text_grid(app))
         await pilot.press("w", "w", "w")
-        assert app.overview.choices.window == 0
+        assert landing(app).choices.window == 0
 
 
 async def test_the_palette_offers_every_command(open_app: OpenApp) -> None:
     async with open_app(running()) as (app, pilot, _):
         offered = {command.title for command in app.get_system_commands(app.screen)}
-        assert offered == {c.label for c in COMMANDS if c.where != "bar" and c.action != "command_palette"}
+        assert offered == {c.label for c in app.cockpit.commands if c.action != "command_palette"}
+        assert {"zoom", "Overview", "panel 6", "rank's output"} <= offered
         await pilot.press("ctrl+p")
         await pilot.pause()
         await pilot.press(*"zoom", "enter")
         await pilot.pause()
         await app.workers.wait_for_complete()
         await pilot.pause()
-        assert app.overview.choices.zoomed == "ranks"
+        assert landing(app).choices.zoomed == "ranks"
 
 
 async def test_lost_lines_of_output_are_counted_above_it(open_app: OpenApp, text_grid: Grid) -> None:
@@ -311,8 +326,8 @@ async def test_q_asks_when_a_job_would_end_and_no_stays(
         await pilot.press("q")
         assert any("Stop it and leave?" in row for row in text_grid(app))
         await pilot.press("s", "z", answer)
-        assert app.overview.choices.question == ""
-        assert app.overview.choices.zoomed is None
+        assert app.cockpit.question == ""
+        assert landing(app).choices.zoomed is None
         assert app.is_running and job.stopped == 0
 
 
@@ -333,10 +348,10 @@ async def test_drawing_the_same_moment_again_refreshes_nothing(
         await pilot.pause()
         refreshed: list[tuple[str | None, object]] = []
         monkeypatch.setattr(Canvas, "refresh", lambda self, *regions, **options: refreshed.append((self.id, regions)))
-        app.overview.redraw()
+        app.cockpit.redraw()
         assert refreshed == []
-        app.overview.choices.note = "something new"
-        app.overview.redraw()
+        app.cockpit.note = "something new"
+        app.cockpit.redraw()
         assert [name for name, _ in refreshed] == ["footer"]
 
 

@@ -44,7 +44,7 @@ async def test_a_click_on_the_track_seeks_and_the_screen_shows_that_moment(
 ) -> None:
     player = fake_player(EVENTS)
     async with open_app(EVENTS, player=player) as (app, pilot, _):
-        bar = app.overview.parts.bar
+        bar = app.cockpit.bar
         assert bar is not None
         first, length = bar._track
         await pilot.click("#bar", offset=(first + length // 2, 0))
@@ -88,10 +88,10 @@ def test_only_the_bar_the_app_and_the_ports_know_of_a_player() -> None:
             isinstance(node, ast.Attribute) and "player" in node.attr for node in ast.walk(ast.parse(path.read_text()))
         )
     }
-    assert knowing <= {"widgets/replay_bar.py", "app.py"}
+    assert knowing <= {"widgets/replay_bar.py", "app.py", "screens/cockpit.py"}
 
 
 async def test_without_a_player_its_keys_do_nothing(open_app: OpenApp) -> None:
     async with open_app(EVENTS) as (app, pilot, _):
         await pilot.press("space", "plus", "home", "left_square_bracket")
-        assert app.overview.parts.bar is None
+        assert app.cockpit.bar is None

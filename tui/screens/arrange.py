@@ -1,4 +1,4 @@
-"""Where the parts of the overview go in a terminal of a given size: a pure function, so that every size is a test."""
+"""Where the parts of a screen go in a terminal of a given size: pure functions, so that every size is a test."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import NamedTuple
 
 MIN_WIDTH, MIN_HEIGHT = 40, 10
 """Below this the screen only says how large it is and how large it should be."""
-SINGLE_WIDTH, SINGLE_HEIGHT = 76, 20
-"""Below this one panel is shown at a time."""
-BOXED_WIDTH, BOXED_HEIGHT = 116, 32
-"""From here on panels have whole frames and stand in two columns."""
+TABS_HEIGHT = 30
+"""From this height of the terminal on, the screens are named in a row of tabs."""
+SINGLE_WIDTH, SINGLE_HEIGHT = 76, 16
+"""A page below this shows one panel at a time."""
+BOXED_WIDTH, BOXED_HEIGHT = 116, 27
+"""From here on a page's panels have whole frames and stand in two columns."""
 
 
 class Box(NamedTuple):
@@ -22,12 +24,10 @@ class Box(NamedTuple):
 
 @dataclass(frozen=True)
 class Situation:
-    """What decides the layout besides the size."""
+    """What decides the overview's layout besides the size."""
 
     ranks: int = 0
     nodes: int = 0
-    bar: bool = False
-    prompt: bool = False
     details: bool = False
     zoomed: str | None = None
     focused: str = "throughput"
@@ -45,43 +45,56 @@ def too_small(width: int, height: int) -> bool:
     return width < MIN_WIDTH or height < MIN_HEIGHT
 
 
-def arrange(width: int, height: int, situation: Situation) -> Arrangement:
-    """Places for header, verdict, panels, details, prompt, bar and footer; they never overlap and never leave the terminal."""
+def frame_places(width: int, height: int, *, bar: bool, prompt: bool) -> dict[str, Box]:
+    """Places for header, tabs, verdict, page, prompt, bar and footer; they never overlap and never leave the terminal."""
     if too_small(width, height):
-        return Arrangement({"too_small": Box(0, 0, width, height)})
-    header = 2 if height >= 12 else 1
-    places = {"header": Box(0, 0, width, header), "verdict": Box(0, header, width, 1)}
-    bottom = height
-    for name, shown in (("footer", True), ("prompt", situation.prompt), ("bar", situation.bar)):
+        return {"too_small": Box(0, 0, width, height)}
+    header, tabs = 2 if height >= 12 else 1, height >= TABS_HEIGHT
+    places = {"header": Box(0, 0, width, header), "verdict": Box(0, header + tabs, width, 1)}
+    if tabs:
+        places["tabs"] = Box(0, header, width, 1)
+    top, bottom = header + tabs + 1, height
+    for name, shown in (("footer", True), ("prompt", prompt), ("bar", bar)):
         if shown:
             bottom -= 1
             places[name] = Box(0, bottom, width, 1)
-    area = Box(0, header + 1, width, bottom - header - 1)
-    single = situation.zoomed is not None or width < SINGLE_WIDTH or height < SINGLE_HEIGHT
-    boxed = width >= BOXED_WIDTH and height >= BOXED_HEIGHT
-    if single:
-        panels = _one(area, situation)
+    return {**places, "page": Box(0, top, width, bottom - top)}
+
+
+def is_single(width: int, height: int) -> bool:
+    """Whether a page of this size shows one panel at a time."""
+    return width < SINGLE_WIDTH or height < SINGLE_HEIGHT
+
+
+def is_boxed(width: int, height: int) -> bool:
+    return width >= BOXED_WIDTH and height >= BOXED_HEIGHT
+
+
+def arrange(width: int, height: int, situation: Situation) -> Arrangement:
+    """Places for the overview's panels and details in a page of this size; they tile it."""
+    area, boxed = Box(0, 0, width, height), is_boxed(width, height)
+    if situation.zoomed is not None or is_single(width, height):
+        panels = one_panel(area, situation.zoomed or situation.focused, situation.details)
     elif boxed:
         panels = _two_columns(area, situation)
     else:
         panels = _stacked(area, situation)
-    return Arrangement({**places, **panels}, boxed)
+    return Arrangement(panels, boxed)
 
 
-def _one(area: Box, situation: Situation) -> dict[str, Box]:
-    """The focused panel; its details beside it, or below where it is narrow."""
-    name = situation.zoomed or situation.focused
-    if not situation.details:
+def one_panel(area: Box, name: str, details: bool) -> dict[str, Box]:
+    """One panel; its details beside it, or below where it is narrow."""
+    if not details:
         return {name: area}
     if area.width >= SINGLE_WIDTH:
         left = area.width // 2
         return {
-            name: _resized(area, width=left),
+            name: resized(area, width=left),
             "details": Box(area.x + left, area.y, area.width - left, area.height),
         }
     top = max(area.height // 2, 2)
     return {
-        name: _resized(area, height=top),
+        name: resized(area, height=top),
         "details": Box(area.x, area.y + top, area.width, area.height - top),
     }
 
@@ -115,7 +128,7 @@ def _two_columns(area: Box, situation: Situation) -> dict[str, Box]:
     """Two columns of framed panels over the logs."""
     left = max(83, area.width * 6 // 10)
     right = area.width - left
-    split = 10 if area.height >= 40 else 8
+    split = 10 if area.height >= 35 else 8
     chart = min(max(area.height * 2 // 5, 10), 22)
     ranks = min(max(3 + situation.ranks, 5), max(area.height - chart - 8, 5))
     nodes = 2 + 5 * max(situation.nodes, 1)
@@ -135,8 +148,8 @@ def _logs(area: Box, situation: Situation) -> dict[str, Box]:
     if situation.details:
         return {"details": area}
     events = area.width * 2 // 5
-    return {"events": _resized(area, width=events), "output": Box(events, area.y, area.width - events, area.height)}
+    return {"events": resized(area, width=events), "output": Box(events, area.y, area.width - events, area.height)}
 
 
-def _resized(box: Box, *, width: int | None = None, height: int | None = None) -> Box:
+def resized(box: Box, *, width: int | None = None, height: int | None = None) -> Box:
     return Box(box.x, box.y, box.width if width is None else width, box.height if height is None else height)

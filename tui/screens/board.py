@@ -1,4 +1,4 @@
-"""The surface of the overview: places its children as `arrange` says."""
+"""The surface of the cockpit and of each of its pages: places its children where a function of the size says."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class PlacesLayout(Layout):
 
 
 class Board(Widget):
-    """Holds all parts of a screen; its layout is the planner's."""
+    """Holds parts; its layout is the planner's."""
 
     DEFAULT_CSS = "Board { width: 1fr; height: 1fr; background: $background; }"
 
-    def __init__(self, plan: Planner) -> None:
-        super().__init__()
+    def __init__(self, plan: Planner, *, id: str | None = None) -> None:
+        super().__init__(id=id)
         self._places = PlacesLayout(plan)
 
     @property

@@ -1,37 +1,28 @@
-"""What the user has chosen to see: everything about a screen that is not in the session."""
+"""What the user has chosen to see of one screen: everything about it that is not in the session."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from distmon.tui.view import nodes, ranks
 from distmon.tui.view.details import Subject
 
-SORTS = {"ranks": ranks.SORTS, "nodes": nodes.SORTS}
 ASCENDING = ("rank", "node", "host", "state")
 """Columns that begin in ascending order; figures begin with the largest."""
 
 
 @dataclass
 class Choices:
-    focused: str = "ranks"
+    focused: str = ""
     zoomed: str | None = None
     details: Subject | None = None
     window: int = 0
     """Index of the chart's time window."""
-    sorts: dict[str, tuple[str, bool]] = field(
-        default_factory=lambda: {"ranks": ("rank", False), "nodes": ("node", False)}
-    )
+    sorts: dict[str, tuple[str, bool]] = field(default_factory=dict)
     """Column and whether it descends, per table."""
     filters: dict[str, str] = field(default_factory=dict)
     only_rank: int | None = None
-    prompting: bool = False
-    helping: bool = False
-    question: str = ""
-    note: str = ""
 
-    def next_sort(self, panel: str) -> None:
-        columns = SORTS[panel]
+    def next_sort(self, panel: str, columns: tuple[str, ...]) -> None:
         column = (
             columns[(columns.index(self.sorts[panel][0]) + 1) % len(columns)]
             if self.sorts[panel][0] in columns
@@ -39,7 +30,7 @@ class Choices:
         )
         self.sorts[panel] = (column, column not in ASCENDING)
 
-    def reverse_sort(self, panel: str) -> None:
+    def reverse_sort(self, panel: str, columns: tuple[str, ...] = ()) -> None:
         column, descending = self.sorts[panel]
         self.sorts[panel] = (column, not descending)
 
@@ -49,8 +40,3 @@ class Choices:
             self.reverse_sort(panel)
         else:
             self.sorts[panel] = (column, column not in ASCENDING)
-
-    @property
-    def filter_target(self) -> str:
-        """The panel that a filter applies to: the focused one, or the output where that has no lines to filter."""
-        return self.focused if self.focused in ("ranks", "nodes", "events", "output") else "output"

@@ -1,274 +1,174 @@
-"""The landing screen: the job, what holds it back, its speed, its nodes and ranks, its log and output."""
+"""The landing screen: the job's speed, its step, its nodes and ranks, its log and output."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, ClassVar
 
-from textual import events
-from textual.app import ComposeResult
-from textual.dom import DOMNode
-from textual.screen import Screen
-
-from distmon.tui.bindings import PANELS, WHILE_HELPING, Command, Where, bindings_for
-from distmon.tui.ports import Player
+from distmon.tui.bindings import bindings_for
 from distmon.tui.screens.arrange import Arrangement, Box, Situation, arrange
-from distmon.tui.screens.board import Board
-from distmon.tui.screens.choices import SORTS, Choices
-from distmon.tui.screens.parts import WINDOWS_S, Parts
-from distmon.tui.view import chrome, nodes
+from distmon.tui.screens.page import WINDOWS_S, Frame, Page
+from distmon.tui.view import chart, nodes, ranks, split
+from distmon.tui.view.details import details_lines, details_title
 from distmon.tui.view.facts import Facts
+from distmon.tui.view.logs import Feed, event_line, output_line
+from distmon.tui.widgets.cards import Cards
+from distmon.tui.widgets.chart import Chart
+from distmon.tui.widgets.log_view import LogView
 from distmon.tui.widgets.panel import Panel
-from distmon.tui.widgets.prompt import FilterPrompt
-from distmon.tui.widgets.rows import RowsPanel
-from distmon.tui.widgets.text_panel import TextBand
+from distmon.tui.widgets.rows import Cell, RowsPanel
+from distmon.tui.widgets.table import Table
+from distmon.tui.widgets.text_panel import TextPanel
+
+KEPT_LINES = 5_000
+Writer = Callable[[Facts], None]
 
 
-class Overview(Screen[None]):
-    """Draws facts; `show` is the one way in. What the user chose is in `choices`; what happened is in the facts."""
+class Overview(Page):
+    """Six panels, and the details of what is selected in them."""
 
-    BINDINGS = bindings_for("screen")
-    AUTO_FOCUS = None
-    DEFAULT_CSS = """
-    Overview { overflow: hidden hidden; }
-    Overview #header, Overview #verdict, Overview #footer, Overview #bar { background: $surface; }
-    """
+    BINDINGS = bindings_for("overview")
+    SORTS: ClassVar[Mapping[str, tuple[str, ...]]] = {"ranks": ranks.SORTS, "nodes": nodes.SORTS}
+    FILTERS: ClassVar[tuple[str, ...]] = ("ranks", "nodes", "events", "output")
 
-    def __init__(self, facts: Facts, player: Player | None = None) -> None:
-        super().__init__()
-        self.facts = facts
-        self.choices = Choices()
-        self.parts = Parts(player)
+    def __init__(self, frame: Frame, name: str) -> None:
+        super().__init__(frame, name)
+        self.choices.focused = "ranks"
+        self.choices.sorts = {"ranks": ("rank", False), "nodes": ("node", False)}
         self.arrangement = Arrangement({})
-        self._arranged_for: Situation | None = None
-        self._if_yes: Callable[[], None] | None = None
+        self.chart = Chart("throughput", 1, id="throughput")
+        self.split = TextPanel("step", 2, id="split")
+        self.nodes: Cards[str] = Cards("nodes", 3, nodes.HEIGHTS, empty="no agent has reported yet", id="nodes")
+        self.ranks: Table[int] = Table("ranks", 4, ranks.COLUMNS, empty="no rank has started yet", id="ranks")
+        self.events = LogView("events", 5, empty="nothing has happened yet", id="events")
+        self.output = LogView("output", 6, empty="no rank has written anything yet", id="output")
+        self.details = TextPanel("details", 0, id="details")
+        panels: list[Panel] = [self.chart, self.split, self.nodes, self.ranks, self.events, self.output]
+        self.panels = {str(panel.id): panel for panel in panels}
+        self.others = [self.details]
+        self._event_feed = Feed(event_line, KEPT_LINES)
+        self._output_feed = Feed(output_line, KEPT_LINES)
 
-    def compose(self) -> ComposeResult:
-        with Board(self._places):
-            yield from self.parts.all()
-
-    def on_mount(self) -> None:
-        self.rearrange()
-        self._focus_panel(self.choices.focused)
-
-    def on_resize(self, event: events.Resize) -> None:
-        self.rearrange()
-
-    # --- drawing --------------------------------------------------------------------------------------------------
-
-    def show(self, facts: Facts) -> None:
-        """Draw a new moment; parts that look the same write nothing."""
-        self.facts = facts
-        self._draw_or_rearrange()
-
-    def rearrange(self) -> None:
-        """Give every part its place, hide those without one, and draw them."""
-        places = self._places(self.size.width, self.size.height)
-        for part in self.parts.all():
-            part.display = part.id in places
-            if isinstance(part, Panel):
-                part.boxed = self.arrangement.boxed or part.id in self.parts.overlays
-        self._arranged_for = self._situation()
-        # A child, because the framework forgets the arrangement of a widget's ancestors, not its own.
-        self.parts.bands["header"].refresh(layout=True)
-        self.parts.draw(self.facts, self.choices, set(places))
-
-    def _draw_or_rearrange(self) -> None:
-        """Draw; drawing may itself close details, so what decides the layout is looked at before and after."""
-        if self._situation() == self._arranged_for:
-            self.redraw()
-        if self._situation() != self._arranged_for:
-            self.rearrange()
-
-    def redraw(self) -> None:
-        self.parts.draw(self.facts, self.choices, set(self._places(self.size.width, self.size.height)))
-
-    def _situation(self) -> Situation:
-        choices = self.choices
+    def situation(self) -> Situation:
+        choices, facts = self.choices, self.frame.facts
         return Situation(
-            ranks=len(self.facts.ranks),
-            nodes=nodes.present(self.facts),
-            bar=self.parts.bar is not None,
-            prompt=choices.prompting,
+            ranks=len(facts.ranks),
+            nodes=nodes.present(facts),
             details=choices.details is not None,
             zoomed=choices.zoomed,
             focused=choices.focused,
         )
 
-    def _places(self, width: int, height: int) -> dict[str, Box]:
-        self.arrangement = arrange(width, height, self._situation())
-        places = dict(self.arrangement.places)
-        if "too_small" not in places:
-            if self.choices.helping:
-                places["help"] = _centred(width, height, 100, 60)
-            if self.choices.question:
-                places["question"] = _centred(width, height, 64, 7)
-        return places
+    def plan(self, width: int, height: int) -> dict[str, Box]:
+        self.arrangement = arrange(width, height, self.situation())
+        return self.arrangement.places
 
-    # --- focus ----------------------------------------------------------------------------------------------------
+    def is_boxed(self) -> bool:
+        return self.arrangement.boxed
 
-    def _focus_panel(self, name: str) -> None:
-        self.choices.focused = name
-        if self.choices.zoomed is not None:
-            self.choices.zoomed = name
-        self._draw_or_rearrange()
-        self.set_focus(self.parts.panels[name])
+    # --- drawing --------------------------------------------------------------------------------------------------
 
-    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        """A click focuses too; a single-panel screen shows the focused panel."""
-        name = event.widget.id
-        if name in self.parts.panels and name != self.choices.focused:
-            self.choices.focused = name
-            self._draw_or_rearrange()
+    def draw_parts(self, facts: Facts, shown: set[str]) -> None:
+        writers: dict[str, Writer] = {
+            "throughput": self._draw_chart,
+            "split": self._draw_split,
+            "nodes": self._draw_nodes,
+            "ranks": self._draw_ranks,
+            "events": self._draw_events,
+            "output": self._draw_output,
+            "details": self._draw_details,
+        }
+        for name, write in writers.items():
+            if name in shown:
+                write(facts)
 
-    @property
-    def focused_panel(self) -> Panel:
-        """The panel that the movement keys act on."""
-        if self.choices.helping:
-            return self.parts.overlays["help"]
-        if self.focused is self.parts.details:
-            return self.parts.details
-        return self.parts.panels[self.choices.focused]
+    def _draw_chart(self, facts: Facts) -> None:
+        self.chart.show(chart.throughput_chart(facts, WINDOWS_S[self.choices.window]))
 
-    # --- actions --------------------------------------------------------------------------------------------------
+    def _draw_split(self, facts: Facts) -> None:
+        self.split.show(partial(split.split_lines, facts), split.split_caption(facts))
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """While a question or the help is open, keys do not act on what lies under it."""
-        if self.choices.question:
-            return action == "back"
-        return action in WHILE_HELPING if self.choices.helping else True
+    def _draw_ranks(self, facts: Facts) -> None:
+        column, descending = self.choices.sorts["ranks"]
+        text = self.choices.filters.get("ranks", "")
+        keys = ranks.ordered(facts, column, descending, text)
+        self.ranks.sort_key, self.ranks.descending = column, descending
+        caption = matches(text, len(keys), len(facts.ranks)) or ranks.summary(facts)
+        self.ranks.show(keys, partial(ranks.cells, facts), caption)
+        self._tell_departure(self.ranks, "rank", str)
 
-    def ask(self, question: str, if_yes: Callable[[], None]) -> None:
-        """Put a yes/no question over the screen."""
-        self.choices.question, self._if_yes = question, if_yes
-        self.rearrange()
+    def _draw_nodes(self, facts: Facts) -> None:
+        column, descending = self.choices.sorts["nodes"]
+        text = self.choices.filters.get("nodes", "")
+        keys = nodes.ordered(facts, column, descending, text)
+        caption = matches(text, len(keys), nodes.present(facts))
+        if column != "node":
+            caption += [("  " * bool(caption) + "by ", "muted"), (column + ("↓" if descending else "↑"), "accent")]
+        self.nodes.show(keys, partial(nodes.card, facts), caption)
+        self._tell_departure(self.nodes, "node", partial(nodes.name_of_key, facts))
 
-    def on_key(self, event: events.Key) -> None:
-        self.choices.note = ""
-        if self.choices.question:
-            event.stop()
-            if event.key in ("y", "ctrl+c"):  # who presses Ctrl-C again wants it ended, not kept
-                self._answer(True)
-            elif event.key in ("n", "escape", "q"):
-                self._answer(False)
-
-    def _answer(self, yes: bool) -> None:
-        self.choices.question, if_yes, self._if_yes = "", self._if_yes, None
-        self.rearrange()
-        if yes and if_yes is not None:
-            if_yes()
-
-    def action_back(self) -> None:
-        """Close the topmost thing that is open."""
-        choices = self.choices
-        if choices.question:
-            self._answer(False)
+    def _tell_departure(self, panel: RowsPanel[Any], kind: str, name: Callable[[Any], str]) -> None:
+        """Say that the selected row went and what is selected instead; details that showed it follow."""
+        note = departure(panel, kind, name)
+        if note is None:
             return
-        if choices.helping:
-            choices.helping = False
-        elif choices.details is not None:
-            choices.details = None
-            self.set_focus(self.parts.panels[choices.focused])
-        elif choices.filters.get(choices.filter_target):
-            choices.filters.pop(choices.filter_target)
-        elif choices.only_rank is not None and choices.focused == "output":
-            choices.only_rank = None
-        else:
-            choices.zoomed = None
-        self.rearrange()
+        gone, text = note
+        if self.choices.details == (kind, gone):
+            self.choices.details = (kind, panel.model.selected) if panel.model.selected is not None else None
+        self.frame.say(text)
 
-    def toggle_help(self) -> None:
-        self.choices.helping = not self.choices.helping
-        self.rearrange()
+    def _draw_events(self, facts: Facts) -> None:
+        text = self.choices.filters.get("events", "")
+        self._event_feed.set_filter(None, text)
+        self.events.show(self._event_feed.update(facts.state.log), f"/{text}" if text else "")
 
-    def action_search(self) -> None:
-        self.choices.prompting = True
-        self.rearrange()
-        target = self.choices.filter_target
-        self.parts.prompt.placeholder = f"filter {target}: text to look for"
-        with self.parts.prompt.prevent(FilterPrompt.Changed):
-            self.parts.prompt.value = self.choices.filters.get(target, "")
-        self.set_focus(self.parts.prompt)
+    def _draw_output(self, facts: Facts) -> None:
+        text, rank = self.choices.filters.get("output", ""), self.choices.only_rank
+        self._output_feed.set_filter(rank, text)
+        dropped = facts.state.output_dropped
+        notes = (
+            [f"rank {rank}"] * (rank is not None)
+            + [f"/{text}"] * bool(text)
+            + [f"{dropped:,} lines lost"] * bool(dropped)
+        )
+        self.output.show(self._output_feed.update(facts.state.output), " ".join(notes))
 
-    def on_filter_prompt_typed(self, event: FilterPrompt.Typed) -> None:
-        target = self.choices.filter_target
-        self.choices.filters[target] = event.text.strip()
-        if event.done:
-            self.choices.prompting = False
-            self.rearrange()
-            self._focus_panel(self.choices.focused)
-        else:
-            self.redraw()
+    def _draw_details(self, facts: Facts) -> None:
+        subject = self.choices.details
+        if subject is not None:
+            write = partial(details_lines, facts, subject)
+            self.details.show(write, [("Esc closes", "muted")], details_title(facts, subject))
 
-    def action_next_sort(self) -> None:
-        self._sort(self.choices.next_sort)
+    # --- what the user does ---------------------------------------------------------------------------------------
 
-    def action_reverse_sort(self) -> None:
-        self._sort(self.choices.reverse_sort)
-
-    def _sort(self, change: Callable[[str], None]) -> None:
-        if self.choices.focused not in SORTS:
-            self.choices.note = "ranks (4) and nodes (3) can be sorted"
-        else:
-            change(self.choices.focused)
-            column, descending = self.choices.sorts[self.choices.focused]
-            words = column.replace("_", " ")
-            self.choices.note = f"{self.choices.focused} by {words}, {'largest' if descending else 'smallest'} first"
-        self.redraw()
-
-    def on_rows_panel_sort_asked(self, event: RowsPanel.SortAsked) -> None:
-        if event.panel.id in SORTS:
-            self.choices.sort_by(event.panel.id, event.column)
-            self.redraw()
-
-    def action_only_rank(self) -> None:
-        selected = self.parts.ranks.model.selected
-        if self.choices.only_rank is not None or selected is None:
-            self.choices.note = "" if self.choices.only_rank is not None else "select a rank first (4, then arrows)"
+    def close_topmost(self) -> bool:
+        if self.choices.details is None and self.choices.only_rank is not None and self.choices.focused == "output":
             self.choices.only_rank = None
-        else:
-            self.choices.only_rank = selected
-        self.redraw()
+            return True
+        return super().close_topmost()
 
-    def action_panel(self, name: str) -> None:
-        if self.choices.focused == name and self.focused is self.parts.panels[name]:
-            self.action_zoom()
-        else:
-            self._focus_panel(name)
-
-    def action_next_panel(self) -> None:
-        self._step_focus(1)
-
-    def action_previous_panel(self) -> None:
-        self._step_focus(-1)
-
-    def _step_focus(self, step: int) -> None:
-        """To the next panel; open details come after the last one."""
-        details = self.parts.details
-        ring = [*PANELS, *(["details"] if self.choices.details is not None else [])]
-        here = "details" if self.focused is details else self.choices.focused
-        there = ring[(ring.index(here) + step) % len(ring)]
-        if there == "details":
-            self.set_focus(details)
-        else:
-            self._focus_panel(there)
-
-    def action_zoom(self) -> None:
-        self.choices.zoomed = None if self.choices.zoomed is not None else self.choices.focused
-        self.rearrange()
-
-    def action_details(self) -> None:
+    def open_details(self) -> None:
         panel = self.focused_panel
         if isinstance(panel, RowsPanel):
             panel.open_selected()
         elif self.choices.focused in ("throughput", "split"):
-            self.action_verdicts()
+            self.open_verdicts()
         else:
-            self.choices.note = "details are of ranks (4) and nodes (3)"
-            self.redraw()
+            self.frame.say("details are of ranks (4) and nodes (3)")
 
-    def action_verdicts(self) -> None:
+    def open_verdicts(self) -> None:
         self.choices.details = None if self.choices.details == ("verdicts", None) else ("verdicts", None)
         self.rearrange()
+
+    def action_only_rank(self) -> None:
+        selected = self.ranks.model.selected
+        if self.choices.only_rank is not None or selected is None:
+            self.frame.say("" if self.choices.only_rank is not None else "select a rank first (4, then arrows)")
+            self.choices.only_rank = None
+        else:
+            self.choices.only_rank = selected
+        self.redraw()
 
     def on_rows_panel_opened(self, event: RowsPanel.Opened) -> None:
         subject = self._subject(event.panel)
@@ -282,33 +182,19 @@ class Overview(Screen[None]):
         self.redraw()
 
     def _subject(self, panel: RowsPanel[object]) -> tuple[str, object]:
-        return ("rank" if panel is self.parts.ranks else "node", panel.model.selected)
-
-    async def on_text_band_clicked(self, event: TextBand.Clicked) -> None:
-        """A click on the verdict tells why; one on a command of the footer does it."""
-        if event.band.id == "verdict":
-            await self.run_action("verdicts")
-        elif event.band.id == "footer":
-            command = chrome.command_at(self.parts.commands, self.choices.note, self.size.width, event.x)
-            if command is not None:
-                await self.do(command)
-
-    async def do(self, command: Command) -> None:
-        """Run a command as its key would."""
-        places: dict[Where, DOMNode | None] = {"app": self.app, "screen": self, "bar": self.parts.bar}
-        place = places[command.where]
-        if place is not None:
-            await self.app.run_action(command.action, place)
-
-    def action_window(self) -> None:
-        self.choices.window = (self.choices.window + 1) % len(WINDOWS_S)
-        self.redraw()
-
-    def action_navigate(self, where: str) -> None:
-        self.focused_panel.navigate(where)
+        return ("rank" if panel is self.ranks else "node", panel.model.selected)
 
 
-def _centred(width: int, height: int, wide: int, high: int) -> Box:
-    """A box of at most this size in the middle, two cells from the edges where there is room."""
-    wide, high = min(wide, max(width - 4, 1)), min(high, max(height - 2, 1))
-    return Box((width - wide) // 2, (height - high) // 2, wide, high)
+def departure(panel: RowsPanel[Any], kind: str, name: Callable[[Any], str]) -> tuple[object, str] | None:
+    """Which selected row went since the last call, and in words what is selected instead."""
+    model = panel.model
+    if model.departed is None:
+        return None
+    gone, model.departed = model.departed, None
+    instead = f"; {kind} {name(model.selected)} is selected" if model.selected is not None else ""
+    return gone, f"{kind} {name(gone)} left{instead}"
+
+
+def matches(text: str, shown: int, total: int) -> list[Cell]:
+    """What a table's filter is and how many rows pass it."""
+    return [(f"/{text} ", "accent"), (f"{shown:,} of {total:,}", "text")] if text else []

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from distmon.tui.bindings import PANELS, Command, key_name
+from distmon.tui.bindings import Command, key_name
 from distmon.tui.format import clean, fit
+from distmon.tui.screens.registry import SCREENS, ScreenEntry
 from distmon.tui.theme import Palette
 from distmon.tui.widgets.line import Line, cells, spread
 
 
 @dataclass(frozen=True)
 class FooterItem:
-    """A command in the footer, from its first cell on; `command` is None for the keys of the panels."""
+    """A command in the footer, from its first cell on; `command` is None where it stands for several keys."""
 
     left: int
     key: str
@@ -24,11 +25,13 @@ class FooterItem:
         return cells(self.key) + cells(self.label) + 1
 
 
-def footer_items(commands: list[Command], room: int) -> list[FooterItem]:
-    """The commands that fit, in order of importance."""
+def footer_items(commands: list[Command], panels: int, room: int) -> list[FooterItem]:
+    """The commands that fit, in order of importance, with the keys of the screens and of so many panels."""
     chosen = sorted((c for c in commands if c.footer), key=lambda c: (c.where == "bar", c.footer))
     entries: list[tuple[str, str, Command | None]] = [(key_name(c.keys[0]), c.label, c) for c in chosen]
-    entries.insert(2, (f"1-{len(PANELS)}", "panels", None))
+    entries.insert(2, (f"F2-F{len(SCREENS) + 1}", "screens", None))
+    if panels > 1:
+        entries.insert(3, (f"1-{panels}", "panels", None))
     items: list[FooterItem] = []
     left = 1
     for key, label, command in entries:
@@ -40,21 +43,52 @@ def footer_items(commands: list[Command], room: int) -> list[FooterItem]:
     return items
 
 
-def footer(commands: list[Command], note: str, palette: Palette, width: int) -> list[Line]:
+def footer(commands: list[Command], panels: int, note: str, palette: Palette, width: int) -> list[Line]:
     """The commands that fit beside a note of what just happened."""
     style = palette.style
     right = Line([(clean(note) + " ", style("warn", bold=True))]) if note else Line()
     line = Line()
-    for item in footer_items(commands, width - right.width):
+    for item in footer_items(commands, panels, width - right.width):
         line.pad(item.left, style("text")).add(item.key, style("key")).add(f" {item.label}", style("muted"))
     return [spread(line, right, width, style("text"))]
 
 
-def command_at(commands: list[Command], note: str, width: int, x: int) -> Command | None:
+def command_at(commands: list[Command], panels: int, note: str, width: int, x: int) -> Command | None:
     """The footer's command under a cell."""
     room = width - (cells(clean(note)) + 1 if note else 0)
-    found = (item.command for item in footer_items(commands, room) if item.left <= x < item.left + item.width)
+    found = (item.command for item in footer_items(commands, panels, room) if item.left <= x < item.left + item.width)
     return next(found, None)
+
+
+def tabs(current: str, palette: Palette, width: int) -> list[Line]:
+    """The screens with their keys, the current one marked."""
+    style = palette.style
+    line = Line()
+    for left, screen in tab_places(current, width):
+        here = screen.name == current
+        key = style("accent" if here else "muted", bold=here, selected=here)
+        line.pad(left, style("text")).add(key_name(screen.keys[0]), key)
+        line.add(f" {screen.title}", style("text" if here else "muted", bold=here, selected=here))
+    return [line]
+
+
+def tab_places(current: str, width: int) -> list[tuple[int, ScreenEntry]]:
+    """(first cell, screen) of the tabs that fit; the current one is always among them."""
+    widths = {screen.name: cells(f"{key_name(screen.keys[0])} {screen.title}") + 2 for screen in SCREENS}
+    shown = list(SCREENS)
+    while len(shown) > 1 and 1 + sum(widths[screen.name] for screen in shown) > width:
+        shown.remove(next(screen for screen in reversed(shown) if screen.name != current))
+    places, left = [], 1
+    for screen in shown:
+        places.append((left, screen))
+        left += widths[screen.name]
+    return places
+
+
+def tab_at(current: str, width: int, x: int) -> str | None:
+    """The name of the screen whose tab is under a cell."""
+    before = [screen.name for left, screen in tab_places(current, width) if left <= x]
+    return before[-1] if before else None
 
 
 def help_lines(commands: list[Command], palette: Palette, width: int, height: int) -> list[Line]:

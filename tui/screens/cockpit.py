@@ -1,0 +1,297 @@
+"""The frame around every screen: header, tabs, verdict, prompt, replay bar and footer, and the page between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from textual import events
+from textual.app import ComposeResult
+from textual.dom import DOMNode
+from textual.screen import Screen
+from textual.widget import Widget
+
+from distmon.tui.bindings import WHILE_HELPING, Command, bindings_for, commands_for
+from distmon.tui.ports import Job, Player
+from distmon.tui.screens.arrange import MIN_HEIGHT, MIN_WIDTH, Box, frame_places
+from distmon.tui.screens.board import Board
+from distmon.tui.screens.page import Page
+from distmon.tui.screens.registry import entry, make_page
+from distmon.tui.view import chrome, header
+from distmon.tui.view.facts import Facts
+from distmon.tui.widgets.panel import Panel
+from distmon.tui.widgets.prompt import FilterPrompt
+from distmon.tui.widgets.replay_bar import ReplayBar
+from distmon.tui.widgets.text_panel import TextBand, TextPanel
+
+FIRST = "overview"
+
+
+class Cockpit(Screen[None]):
+    """Shows one page at a time; `show` is the one way in for the facts. Pages are made when first asked for, and kept."""
+
+    BINDINGS = bindings_for("screen")
+    AUTO_FOCUS = ""
+    DEFAULT_CSS = """
+    Cockpit { overflow: hidden hidden; }
+    Cockpit #header, Cockpit #tabs, Cockpit #verdict, Cockpit #footer, Cockpit #bar { background: $surface; }
+    """
+
+    def __init__(self, facts: Facts, player: Player | None = None, job: Job | None = None) -> None:
+        super().__init__()
+        self.facts, self.player, self.job = facts, player, job
+        self.note = ""
+        self.helping = False
+        self.prompting = False
+        self.question = ""
+        self._if_yes: Callable[[], None] | None = None
+        self.bar = ReplayBar(player, id="bar") if player is not None else None
+        self.prompt = FilterPrompt(id="prompt")
+        self.bands = {name: TextBand(id=name) for name in ("header", "tabs", "verdict", "footer", "too_small")}
+        self.overlays = {name: TextPanel(name, 0, id=name) for name in ("help", "question")}
+        self.pages: dict[str, Page] = {FIRST: make_page(FIRST, self)}
+        self.page = self.pages[FIRST]
+        self._before: list[str] = []
+        """The screens that Escape goes back to, the last one last."""
+
+    def compose(self) -> ComposeResult:
+        with Board(self._places):
+            yield from self._parts()
+
+    def _parts(self) -> list[Widget]:
+        bar = [self.bar] if self.bar is not None else []
+        return [*self.bands.values(), *self.pages.values(), self.prompt, *bar, *self.overlays.values()]
+
+    def on_mount(self) -> None:
+        self.rearrange()
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.rearrange()
+
+    # --- screens --------------------------------------------------------------------------------------------------
+
+    def go(self, screen: str, subject: object = None) -> None:
+        """To another screen; Escape there comes back to this one."""
+        if screen != self.page.screen_name:
+            self._before = [name for name in self._before if name != self.page.screen_name] + [self.page.screen_name]
+        self._turn_to(screen, subject)
+
+    def _turn_to(self, screen: str, subject: object = None) -> None:
+        if screen not in self.pages:
+            page = self.pages[screen] = make_page(screen, self)
+            self.query_one(Board).mount(page, before=self.prompt)
+        self.page = self.pages[screen]
+        if subject is not None:
+            self.page.open_subject(subject)
+        self.rearrange()
+        self.page.rearrange()
+        self.page.take_focus()
+
+    def _go_back(self) -> None:
+        if self._before:
+            self._turn_to(self._before.pop())
+        elif self.page.screen_name != FIRST:
+            self._turn_to(FIRST)
+
+    @property
+    def trail(self) -> list[str]:
+        """Where the user is, from the landing screen."""
+        title = [] if self.page.screen_name == FIRST else [entry(self.page.screen_name).title]
+        return [*title, *self.page.trail()]
+
+    @property
+    def commands(self) -> list[Command]:
+        """What can be done here."""
+        bar = ("bar",) if self.bar is not None else ()
+        found = commands_for("app", "screen", self.page.screen_name, *bar)
+        numbers = {f"panel({i})" for i in range(1, len(self.page.panels) + 1)}
+        return [command for command in found if not command.action.startswith("panel(") or command.action in numbers]
+
+    # --- drawing --------------------------------------------------------------------------------------------------
+
+    def show(self, facts: Facts) -> None:
+        """Draw a new moment; parts that look the same write nothing."""
+        self.facts = facts
+        self.redraw()
+
+    def redraw(self) -> None:
+        self.page.redraw()
+        self.page_changed()
+
+    def rearrange(self) -> None:
+        """Give every part its place, hide those without one, and draw them."""
+        places = self._places(self.size.width, self.size.height)
+        for part in self._parts():
+            part.display = part.id in places
+            if isinstance(part, Panel):
+                part.boxed = True
+        # A child, because the framework forgets the arrangement of a widget's ancestors, not its own.
+        self.bands["header"].refresh(layout=True)
+        self.page_changed()
+
+    def _places(self, width: int, height: int) -> dict[str, Box]:
+        places = frame_places(width, height, bar=self.bar is not None, prompt=self.prompting)
+        if "page" in places:
+            places[str(self.page.id)] = places.pop("page")
+            if self.helping:
+                places["help"] = _centred(width, height, 100, 60)
+            if self.question:
+                places["question"] = _centred(width, height, 64, 7)
+        return places
+
+    def page_changed(self) -> None:
+        """Draw what is around the page."""
+        facts, needed = self.facts, (MIN_WIDTH, MIN_HEIGHT)
+        self.bands["header"].show(partial(header.header, facts, self.trail))
+        self.bands["tabs"].show(lambda palette, width, height: chrome.tabs(self.page.screen_name, palette, width))
+        self.bands["verdict"].show(lambda palette, width, height: [header.verdict(facts, palette, width)])
+        footer = (self.commands, len(self.page.panels), self.note)
+        self.bands["footer"].show(lambda palette, width, height: chrome.footer(*footer, palette, width))
+        self.bands["too_small"].show(lambda palette, width, height: chrome.too_small_lines(palette, width, height, needed))
+        if self.helping:
+            self.overlays["help"].show(partial(chrome.help_lines, self.commands), [("? or Esc closes", "muted")])
+        if self.question:
+            self.overlays["question"].show(partial(chrome.question_lines, self.question))
+        if self.bar is not None:
+            self.bar.redraw()
+
+    # --- questions, notes and keys --------------------------------------------------------------------------------
+
+    def allows(self, action: str) -> bool:
+        """While a question or the help is open, keys do not act on what lies under it."""
+        if self.question:
+            return action == "back"
+        return action in WHILE_HELPING if self.helping else True
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return self.allows(action)
+
+    def say(self, note: str) -> None:
+        self.note = note
+        self.page_changed()
+
+    def ask(self, question: str, if_yes: Callable[[], None]) -> None:
+        """Put a yes/no question over the screen."""
+        self.question, self._if_yes = question, if_yes
+        self.rearrange()
+
+    def on_key(self, event: events.Key) -> None:
+        self.note = ""
+        if self.question:
+            event.stop()
+            if event.key in ("y", "ctrl+c"):  # who presses Ctrl-C again wants it ended, not kept
+                self._answer(True)
+            elif event.key in ("n", "escape", "q"):
+                self._answer(False)
+
+    def _answer(self, yes: bool) -> None:
+        self.question, if_yes, self._if_yes = "", self._if_yes, None
+        self.rearrange()
+        if yes and if_yes is not None:
+            if_yes()
+
+    async def on_text_band_clicked(self, event: TextBand.Clicked) -> None:
+        """A click on the verdict tells why, one on a tab goes there, one on a command of the footer does it."""
+        if event.band.id == "verdict":
+            await self.run_action("verdicts")
+        elif event.band.id == "tabs":
+            screen = chrome.tab_at(self.page.screen_name, self.size.width, event.x)
+            if screen is not None and self.allows("go"):
+                self.go(screen)
+        elif event.band.id == "footer":
+            command = chrome.command_at(self.commands, len(self.page.panels), self.note, self.size.width, event.x)
+            if command is not None:
+                await self.do(command)
+
+    async def do(self, command: Command) -> None:
+        """Run a command as its key would."""
+        places: dict[str, DOMNode | None] = {"app": self.app, "screen": self, "bar": self.bar}
+        place = places.get(command.where, self.page)
+        if place is not None:
+            await self.app.run_action(command.action, place)
+
+    # --- actions --------------------------------------------------------------------------------------------------
+
+    def action_back(self) -> None:
+        """Close the topmost thing that is open; then go back to the screen before."""
+        if self.question:
+            self._answer(False)
+        elif self.helping:
+            self.toggle_help()
+        elif self.page.close_topmost():
+            self.page.rearrange()
+            self.page_changed()
+        else:
+            self._go_back()
+
+    def toggle_help(self) -> None:
+        self.helping = not self.helping
+        self.rearrange()
+
+    def action_search(self) -> None:
+        target = self.page.filter_target
+        if not target:
+            self.say("there is nothing to filter here")
+            return
+        self.prompting = True
+        self.rearrange()
+        self.prompt.placeholder = f"filter {target}: text to look for"
+        with self.prompt.prevent(FilterPrompt.Changed):
+            self.prompt.value = self.page.choices.filters.get(target, "")
+        self.set_focus(self.prompt)
+
+    def on_filter_prompt_typed(self, event: FilterPrompt.Typed) -> None:
+        self.page.set_filter(event.text.strip())
+        if event.done:
+            self.prompting = False
+            self.rearrange()
+            self.page.focus_panel(self.page.choices.focused)
+
+    def action_next_sort(self) -> None:
+        self.page.change_sort(self.page.choices.next_sort)
+
+    def action_reverse_sort(self) -> None:
+        self.page.change_sort(self.page.choices.reverse_sort)
+
+    def action_panel(self, number: int) -> None:
+        names = list(self.page.panels)
+        if number > len(names):
+            return
+        name = names[number - 1]
+        if self.page.choices.focused == name and self.focused is self.page.panels[name]:
+            self.action_zoom()
+        else:
+            self.page.focus_panel(name)
+
+    def action_next_panel(self) -> None:
+        self.page.step_focus(1)
+
+    def action_previous_panel(self) -> None:
+        self.page.step_focus(-1)
+
+    def action_zoom(self) -> None:
+        choices = self.page.choices
+        choices.zoomed = None if choices.zoomed is not None else choices.focused
+        self.page.rearrange()
+
+    def action_details(self) -> None:
+        self.page.open_details()
+        self.page_changed()
+
+    def action_verdicts(self) -> None:
+        self.page.open_verdicts()
+        self.page_changed()
+
+    def action_window(self) -> None:
+        self.page.next_window()
+
+    def action_navigate(self, where: str) -> None:
+        panel = self.overlays["help"] if self.helping else self.page.focused_panel
+        if panel is not None:
+            panel.navigate(where)
+
+
+def _centred(width: int, height: int, wide: int, high: int) -> Box:
+    """A box of at most this size in the middle, two cells from the edges where there is room."""
+    wide, high = min(wide, max(width - 4, 1)), min(high, max(height - 2, 1))
+    return Box((width - wide) // 2, (height - high) // 2, wide, high)

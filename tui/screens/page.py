@@ -1,0 +1,255 @@
+"""What every screen of the cockpit is: panels with their places, and what the user has chosen to see of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import ClassVar, Protocol
+
+from textual import events
+from textual.app import ComposeResult
+from textual.widget import Widget
+
+from distmon.tui.ports import Job, Player
+from distmon.tui.screens.arrange import Box
+from distmon.tui.screens.board import Board
+from distmon.tui.screens.choices import Choices
+from distmon.tui.view.facts import Facts
+from distmon.tui.widgets.panel import Panel
+from distmon.tui.widgets.rows import RowsPanel
+
+WINDOWS_S = (None, 60.0, 300.0, 900.0)
+"""Time windows of charts; None is the whole session."""
+
+
+class Frame(Protocol):
+    """What a page may ask of the cockpit around it."""
+
+    facts: Facts
+    player: Player | None
+    job: Job | None
+
+    def say(self, note: str) -> None:
+        """A note at the right end of the footer, until the next key."""
+        ...
+
+    def ask(self, question: str, if_yes: Callable[[], None]) -> None:
+        """A yes/no question over the screen."""
+        ...
+
+    def go(self, screen: str, subject: object = None) -> None:
+        """To another screen, opened at a subject of its own (a rank, a node's key)."""
+        ...
+
+    def allows(self, action: str) -> bool:
+        """Whether keys act: not while a question or the help is open."""
+        ...
+
+    def page_changed(self) -> None:
+        """The page's trail or commands changed: draw the header and the footer again."""
+        ...
+
+
+class Page(Board):
+    """One screen: builds its widgets once, says where they go, and draws the facts into those that have a place.
+
+    `panels` are numbered from 1 and hold the focus; `others` are widgets without a number. What the user chose is in `choices`.
+    Commands that only this screen has stand in the table of bindings under its name: `BINDINGS = bindings_for("launch")`.
+    """
+
+    SORTS: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    """Per panel that can be sorted, its columns."""
+    FILTERS: ClassVar[tuple[str, ...]] = ()
+    """Panels whose rows can be filtered; where another one has the focus, the last of them is filtered."""
+    DEFAULT_CSS = "Page { width: 1fr; height: 1fr; }"
+
+    def __init__(self, frame: Frame, name: str) -> None:
+        super().__init__(self.plan, id=f"{name}_screen")
+        self.screen_name = name
+        self.frame = frame
+        self.choices = Choices()
+        self.panels: dict[str, Panel] = {}
+        self.others: list[Widget] = []
+        self._arranged_for: object = None
+        self._wants_focus = True
+
+    # --- for subclasses -------------------------------------------------------------------------------------------
+
+    def plan(self, width: int, height: int) -> dict[str, Box]:
+        """A place for every part that is shown, in a page of this size."""
+        raise NotImplementedError
+
+    def draw_parts(self, facts: Facts, shown: set[str]) -> None:
+        """Hand the facts to the parts named in `shown`."""
+        raise NotImplementedError
+
+    def situation(self) -> object:
+        """What decides the layout besides the size; the page is arranged anew when it differs."""
+        return (self.choices.zoomed, self.choices.details is not None, self.choices.focused)
+
+    def is_boxed(self) -> bool:
+        """Whether panels have whole frames in the current layout."""
+        return False
+
+    def open_subject(self, subject: object) -> None:
+        """Shows what another screen sent the user here for."""
+
+    def trail(self) -> list[str]:
+        """Where the user is within the screen, for the breadcrumbs."""
+        return []
+
+    def close_topmost(self) -> bool:
+        """Escape: close what is open on top; False when nothing was."""
+        choices = self.choices
+        if choices.details is not None:
+            choices.details = None
+            self.focus_panel(choices.focused)
+        elif choices.filters.get(self.filter_target):
+            choices.filters.pop(self.filter_target)
+        elif choices.zoomed is not None:
+            choices.zoomed = None
+        else:
+            return False
+        return True
+
+    def open_details(self) -> None:
+        """Enter: all about the selected row of the focused panel."""
+        panel = self.focused_panel
+        if isinstance(panel, RowsPanel):
+            panel.open_selected()
+
+    def open_verdicts(self) -> None:
+        """What holds the job back."""
+
+    def next_window(self) -> None:
+        """The next time window of the screen's charts."""
+        self.choices.window = (self.choices.window + 1) % len(WINDOWS_S)
+        self.redraw()
+
+    # --- drawing --------------------------------------------------------------------------------------------------
+
+    def compose(self) -> ComposeResult:
+        yield from self.parts()
+
+    def parts(self) -> Iterable[Widget]:
+        return [*self.panels.values(), *self.others]
+
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.rearrange()
+        if self._wants_focus:
+            self.take_focus()
+
+    def take_focus(self) -> None:
+        """The page that is turned to has the keys; one that has no place yet takes them when it gets one."""
+        self._wants_focus = not self.is_current
+        if self.is_current:
+            self.focus_panel(self.choices.focused)
+
+    @property
+    def is_current(self) -> bool:
+        return self.display and self.is_mounted and self.size.area > 0
+
+    def rearrange(self) -> None:
+        """Give every part its place, hide those without one, and draw them."""
+        if not self.is_current:
+            return
+        places = self.plan(self.size.width, self.size.height)
+        boxed = self.is_boxed()
+        for part in self.parts():
+            part.display = part.id in places
+            if isinstance(part, Panel):
+                part.boxed = boxed
+        self._arranged_for = self.situation()
+        # A child, because the framework forgets the arrangement of a widget's ancestors, not its own.
+        next(iter(self.parts())).refresh(layout=True)
+        self._draw(places)
+
+    def redraw(self) -> None:
+        """Draw; drawing may itself close details, so what decides the layout is looked at before and after."""
+        if not self.is_current:
+            return
+        if self.situation() == self._arranged_for:
+            self._draw(self.plan(self.size.width, self.size.height))
+        if self.situation() != self._arranged_for:
+            self.rearrange()
+
+    def _draw(self, places: Iterable[str]) -> None:
+        self.draw_parts(self.frame.facts, set(places))
+
+    # --- focus ----------------------------------------------------------------------------------------------------
+
+    def focus_panel(self, name: str) -> None:
+        if name not in self.panels:
+            return
+        self.choices.focused = name
+        if self.choices.zoomed is not None:
+            self.choices.zoomed = name
+        self.redraw()
+        if self.is_current:
+            self.screen.set_focus(self.panels[name])
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        """A click focuses too; a single-panel screen shows the focused panel."""
+        name = event.widget.id
+        if name in self.panels and name != self.choices.focused:
+            self.choices.focused = name
+            self.redraw()
+            self.frame.page_changed()
+
+    @property
+    def focused_panel(self) -> Panel | None:
+        """The panel that the movement keys act on."""
+        focused = self.screen.focused
+        if isinstance(focused, Panel) and focused in self.others:
+            return focused
+        return self.panels.get(self.choices.focused)
+
+    def focus_ring(self) -> list[str]:
+        """The parts that Tab goes through."""
+        others = [part.id for part in self.others if isinstance(part, Panel) and part.display and part.id]
+        return [*self.panels, *others]
+
+    def step_focus(self, step: int) -> None:
+        ring = self.focus_ring()
+        focused = self.screen.focused
+        here = focused.id if focused in self.others and focused is not None else self.choices.focused
+        there = ring[(ring.index(here) + step) % len(ring)] if here in ring else ring[0]
+        if there in self.panels:
+            self.focus_panel(there)
+        else:
+            self.screen.set_focus(next(part for part in self.others if part.id == there))
+
+    # --- filter and sort ------------------------------------------------------------------------------------------
+
+    @property
+    def filter_target(self) -> str:
+        """The panel that a filter applies to; empty where the screen has none to filter."""
+        focused = self.choices.focused
+        return focused if focused in self.FILTERS else self.FILTERS[-1] if self.FILTERS else ""
+
+    def set_filter(self, text: str) -> None:
+        self.choices.filters[self.filter_target] = text
+        self.redraw()
+
+    def change_sort(self, change: Callable[[str, tuple[str, ...]], None]) -> None:
+        """Sort the focused panel otherwise, and say how."""
+        panel = self.choices.focused
+        if panel not in self.SORTS:
+            names = " and ".join(f"{name} ({list(self.panels).index(name) + 1})" for name in self.SORTS)
+            self.frame.say(f"{names} can be sorted" if names else "there is nothing to sort here")
+            return
+        change(panel, self.SORTS[panel])
+        column, descending = self.choices.sorts[panel]
+        words = column.replace("_", " ")
+        self.frame.say(f"{panel} by {words}, {'largest' if descending else 'smallest'} first")
+        self.redraw()
+
+    def on_rows_panel_sort_asked(self, event: RowsPanel.SortAsked) -> None:
+        name = event.panel.id or ""
+        if name in self.SORTS:
+            self.choices.sort_by(name, event.column)
+            self.redraw()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return self.frame.allows(action)
+
