@@ -16,7 +16,7 @@ SLOWEST_HZ, FASTEST_HZ = 0.1, 10.0
 
 
 class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything that `distmon-agent` can be told. A config file holds `listen`, `rings`, `rate_hz` and `steps_hz`."""
+    """Everything that `distmon-agent` can be told. A config file holds what is not marked as a flag's alone."""
 
     listen: list[str] = []
     """Addresses as ZeroMQ writes them; empty: this user's own socket."""
@@ -26,6 +26,12 @@ class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """Samples per second."""
     steps_hz: float = 1.0
     """Most StepsRecorded events per second and worker."""
+    keys: str = ""
+    """Folder of the keys that TCP needs; empty: this user's own."""
+    group: str = ""
+    """Users of this group may connect to unix sockets as well."""
+    keys_from_stdin: bool = False
+    """A flag's alone, as all below: keys for one job, a line on standard input."""
     once: bool = False
     json: bool = False
     stop_with_parent: bool = False
@@ -38,6 +44,8 @@ class _FileSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     rings: list[str] = []
     rate_hz: float | None = None
     steps_hz: float | None = None
+    keys: str | None = None
+    group: str | None = None
 
 
 class _Parser(argparse.ArgumentParser):
@@ -66,15 +74,18 @@ def _parser() -> argparse.ArgumentParser:
         description="Samples this node, takes over what its ranks time, and lets viewers follow.",
         allow_abbrev=False,
     )
-    parser.add_argument("--config", metavar="FILE", help="settings in TOML: listen, rings, rate_hz, steps_hz")
+    parser.add_argument("--config", metavar="FILE", help="settings in TOML; packaging/agent.toml shows them all")
     parser.add_argument(
-        "--listen", metavar="ADDRESS", action="append", help="ipc:///PATH or tcp://127.0.0.1:PORT; may be given again"
+        "--listen", metavar="ADDRESS", action="append", help="ipc:///PATH, or with keys tcp://HOST:PORT; may be given again"
     )
     parser.add_argument(
         "--rings", metavar="DIR", action="append", help="existing folder of the ranks' ring files; may be given again"
     )
     parser.add_argument("--rate", metavar="HZ", type=float, dest="rate_hz", help="samples per second (1)")
     parser.add_argument("--steps-rate", metavar="HZ", type=float, dest="steps_hz", help="step batches per second and rank (1)")
+    parser.add_argument("--keys", metavar="DIR", help="folder of keys for TCP (distmon keys; this user's own)")
+    parser.add_argument("--keys-from-stdin", action="store_true", help="one job's keys come as a line on standard input")
+    parser.add_argument("--group", metavar="NAME", help="users of this group may connect to unix sockets too")
     parser.add_argument("--once", action="store_true", help="print one sample and end")
     parser.add_argument("--json", action="store_true", help="with --once: as JSON, units in the key names")
     parser.add_argument("--stop-with-parent", action="store_true", help="end when the process that started this one is gone")

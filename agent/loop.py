@@ -13,6 +13,7 @@ from distmon.agent.sampler import Sampler
 from distmon.agent.sensors.base import REAL_ROOTS, Roots
 from distmon.core.events import NodeLeft, NoticeGiven
 from distmon.wire.clock import SteadyClock
+from distmon.wire.gate import Gate
 from distmon.wire.publisher import Publisher
 
 NODE_STREAM = "node"
@@ -33,6 +34,8 @@ class Agent:
         steps_hz: float,
         roots: Roots = REAL_ROOTS,
         monotonic: Callable[[], float] = time.monotonic,
+        gate: Gate | None = None,
+        group: int | None = None,
     ) -> None:
         self.clock = SteadyClock()
         self.node = node_name()
@@ -40,7 +43,7 @@ class Agent:
         self._roots = roots
         self._monotonic = monotonic
         self.boot = new_boot()
-        self.publisher = Publisher(self.node, self.boot, listen)
+        self.publisher = Publisher(self.node, self.boot, listen, gate=gate, group=group)
         self.sampler = Sampler(self.node, roots)
         self.intake = Intake(self.node, self.clock, self.sampler, self.publisher, rings, steps_hz)
         self._interval_s = 1 / rate_hz

@@ -61,6 +61,7 @@ def _print(text: str) -> None:
 
 
 def _serve(config: AgentConfig) -> int:
+    from distmon.agent.locks import group_number, make_gate
     from distmon.agent.loop import Agent
     from distmon.wire.addresses import default_address
 
@@ -68,7 +69,9 @@ def _serve(config: AgentConfig) -> int:
         if not Path(folder).is_dir():
             raise DistmonError(f"there is no folder {folder} of rings; make it first (mkdir -m 700), or check --rings")
     parent = os.getppid() if config.stop_with_parent else None
-    agent = Agent(config.listen or [default_address()], config.rings, config.rate_hz, config.steps_hz)
+    listen = config.listen or [default_address()]
+    gate = make_gate(config, listen)
+    agent = Agent(listen, config.rings, config.rate_hz, config.steps_hz, gate=gate, group=group_number(config.group))
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         agent.stop(signal.Signals(number).name)
@@ -81,6 +84,8 @@ def _serve(config: AgentConfig) -> int:
         agent.run(parent)
     finally:
         agent.close()
+        if gate is not None:
+            gate.close()
     return 0
 
 

@@ -18,8 +18,9 @@ from figures import figure
 from distmon.core.events import NodeSampled, StepsRecorded
 from distmon.core.fold import apply
 from distmon.core.state import SessionState
+from distmon.wire.context import make_context
 from distmon.wire.publisher import Publisher
-from distmon.wire.sockets import make_context, make_room
+from distmon.wire.sockets import make_room
 from distmon.wire.subscription import Subscription
 
 WORKERS = 8

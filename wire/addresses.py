@@ -1,4 +1,4 @@
-"""Which addresses an agent may listen on and a viewer may connect to, as long as there are no keys."""
+"""Which addresses an agent may listen on and a viewer may connect to, with keys and without."""
 
 from __future__ import annotations
 
@@ -15,34 +15,52 @@ _MAX_SOCKET_PATH = 107
 _TCP = re.compile(r"tcp://(\[[0-9a-fA-F:.]+\]|[^:/\s]+):(\d{1,5}|\*)")
 
 
-def check_address(address: str, *, binding: bool) -> str:
-    """The address, if it is a unix socket or loopback TCP. Raises UsageError, one line, for anything else."""
+def check_address(address: str, *, binding: bool, keyed: bool = False) -> str:
+    """The address, if it is a unix socket or, where there are keys for it, TCP. Raises UsageError, one line, for anything else.
+
+    Loopback is no exception: every user of the machine can connect to it.
+    """
     if address.startswith("ipc://"):
         _check_socket_path(address)
     elif address.startswith("tcp://"):
-        _check_tcp(address, binding)
+        _check_tcp(address, binding, keyed)
     else:
-        raise UsageError(f"{address!r} is no address; write ipc:///PATH or tcp://127.0.0.1:PORT")
+        raise UsageError(f"{address!r} is no address; write ipc:///PATH or tcp://HOST:PORT")
     return address
 
 
-def prepare_socket(address: str) -> None:
+def prepare_socket(address: str, group: int | None = None) -> None:
     """Makes the folder of a unix socket that is about to be bound, in a private one, and refuses a socket that is in use.
 
-    Raises DistmonError, also for a folder that others can enter, or that is missing elsewhere.
+    Raises DistmonError, also for a folder that others than a given `group` can enter, or that is missing elsewhere.
     """
     if not address.startswith("ipc://"):
         return
     path = Path(address.removeprefix("ipc://"))
     if not (os.path.lexists(path.parent) or _may_make(path.parent)):
         raise DistmonError(f"there is no folder {path.parent}; {_advice()}")
-    private_directory(path.parent)
+    private_directory(path.parent, group)
     if _answers(path):
         raise DistmonError(f"{address} is taken by a running process; stop it or choose another --listen address")
 
 
-def private_directory(path: Path) -> Path:
-    """The folder, made if missing. Raises DistmonError unless it is a real folder of this user that nobody else can enter."""
+def give_to_group(address: str, group: int | None) -> None:
+    """Lets the group use a unix socket that was just bound. Raises DistmonError where this user may not."""
+    if group is None or not address.startswith("ipc://"):
+        return
+    path = address.removeprefix("ipc://")
+    try:
+        os.chown(path, -1, group)
+        os.chmod(path, 0o660)  # noqa: PTH101
+    except OSError as error:
+        raise DistmonError(f"cannot let the group use {path}: {error.strerror}; is this user one of it?") from None
+
+
+def private_directory(path: Path, group: int | None = None) -> Path:
+    """The folder, made if missing. Raises DistmonError unless it is a real folder of this user that nobody else can enter.
+
+    Users of `group` may enter it, and look at it, where one is given.
+    """
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = path.lstat()
@@ -52,7 +70,8 @@ def private_directory(path: Path) -> Path:
         raise DistmonError(f"{path} is not a folder of its own (a link?); choose another address")
     if status.st_uid != os.getuid():
         raise DistmonError(f"the folder {path} belongs to another user; {_advice()}")
-    if status.st_mode & 0o077:
+    others = 0o027 if group is not None and status.st_gid == group else 0o077
+    if status.st_mode & others:
         advice = f"run: chmod 700 {shlex.quote(str(path))}" if _may_be_closed(path, status.st_mode) else _advice()
         raise DistmonError(f"the folder {path} is open to other users; {advice}")
     return path
@@ -107,15 +126,15 @@ def _check_socket_path(address: str) -> None:
         raise UsageError(f"the path of {address!r} is longer than the {_MAX_SOCKET_PATH} bytes that a unix socket may have")
 
 
-def _check_tcp(address: str, binding: bool) -> None:
+def _check_tcp(address: str, binding: bool, keyed: bool) -> None:
     match = _TCP.fullmatch(address)
     if match is None or (match[2] == "*" and not binding):
-        raise UsageError(f"{address!r} is no TCP address; write tcp://127.0.0.1:PORT")
+        raise UsageError(f"{address!r} is no TCP address; write tcp://HOST:PORT")
     if match[2] != "*" and not 0 < int(match[2]) < 65536:
         raise UsageError(f"{address!r}: a port is a number from 1 to 65535")
-    host = match[1]
-    if not (host == "localhost" or host == "[::1]" or re.fullmatch(r"127(\.\d{1,3}){3}", host)):
-        raise UsageError(f"{address} would be open to the network, and that needs keys first; use ipc:// or tcp://127.0.0.1:PORT")
+    if not keyed:
+        advice = "make them with `distmon keys init` and `distmon keys add` (docs/keys.md), or use ipc:///PATH"
+        raise UsageError(f"{address} can be reached by other users, and that needs keys first: {advice}")
 
 
 def is_served(address: str) -> bool:

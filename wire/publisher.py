@@ -12,10 +12,14 @@ import zmq
 from distmon.core.codec import encode_msgpack
 from distmon.core.events import AnyEvent
 from distmon.wire.backlog import DEFAULT_LIMIT_BYTES, Backlog, Slice
+from distmon.wire.context import make_context
 from distmon.wire.frames import WIRE_VERSION, BadFrame, Header, Request, decode_request, encode_header
-from distmon.wire.sockets import bind_router, make_context
+from distmon.wire.gate import Gate, user_of
+from distmon.wire.sockets import bind_router, make_room_for_strangers
 
 MAX_VIEWERS = 64
+MAX_STRANGERS = 4096
+"""Connections that may wait for their refusal at once."""
 FORGET_VIEWER_AFTER_S = 9.0
 _REQUESTS_PER_TURN = 256
 _LINGER_MS = 300
@@ -24,7 +28,9 @@ _LINGER_MS = 300
 class _Viewer:
     """Where one viewer is. It is known by the routing id of its connection, which ends with it."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, user: str) -> None:
+        self.user = user
+        """The key that it holds; empty on a unix socket."""
         self.session = request.session
         self.window = request.window
         self.cursors = dict(request.cursors)
@@ -42,7 +48,7 @@ class _Viewer:
 
 
 class Publisher:
-    """Owned by one thread. Raises DistmonError when an address cannot be bound. A `context` given to it stays the giver's."""
+    """Owned by one thread. Raises DistmonError when an address cannot be bound. A `gate` or `context` given stays the giver's."""
 
     def __init__(
         self,
@@ -52,6 +58,8 @@ class Publisher:
         *,
         limit_bytes: int = DEFAULT_LIMIT_BYTES,
         context: zmq.Context[zmq.Socket[bytes]] | None = None,
+        gate: Gate | None = None,
+        group: int | None = None,
     ) -> None:
         self.node = node
         self.boot = boot
@@ -60,15 +68,20 @@ class Publisher:
         self._limit_bytes = limit_bytes
         self._streams: dict[str, Backlog] = {}
         self._viewers: dict[bytes, _Viewer] = {}
-        used = context or make_context()
-        self._own_context = None if context else used
+        self._gate = gate
+        given = gate.context if gate is not None else context
+        used = given or make_context()
+        self._own_context = None if given else used
         try:
-            self._router, self.addresses = bind_router(used, addresses)
+            self._router, self.addresses = bind_router(used, addresses, gate, group)
         except BaseException:
             self._end_context(0)
             raise
         self._poller = zmq.Poller()
         self._poller.register(self._router, zmq.POLLIN)
+        if gate is not None:
+            make_room_for_strangers(MAX_STRANGERS)
+            gate.register(self._router, self._poller)
 
     def publish(self, stream: str, event: AnyEvent, *, keep: str = "") -> None:
         """Takes an event into a stream's backlog; `send` or `serve` brings it on its way.
@@ -90,6 +103,11 @@ class Publisher:
     def held_bytes(self) -> int:
         return sum(backlog.held_bytes for backlog in self._streams.values())
 
+    @property
+    def refused(self) -> Counter[str]:
+        """Clients that were not let in, and messages that were no request, by reason."""
+        return self.bad_requests + self._gate.refused if self._gate is not None else self.bad_requests
+
     def wake_on(self, descriptor: int) -> None:
         """Lets `serve` return as soon as this file descriptor can be read."""
         self._poller.register(descriptor, zmq.POLLIN)
@@ -98,6 +116,8 @@ class Publisher:
         """Sends what is due, then waits up to `timeout_s` for viewers' requests and answers them."""
         self.send()
         if self._poller.poll(math.ceil(max(0.0, timeout_s) * 1000)):
+            if self._gate is not None:
+                self._gate.answer()
             self._take_requests()
             self.send()
 
@@ -105,7 +125,8 @@ class Publisher:
         """Sends every viewer what follows its cursors, as far as its credit goes."""
         now = time.monotonic()
         for routing_id, viewer in list(self._viewers.items()):
-            if now - viewer.heard > FORGET_VIEWER_AFTER_S or not self._send_to(routing_id, viewer):
+            gone = now - viewer.heard > FORGET_VIEWER_AFTER_S or not self._admits(viewer.user)
+            if gone or not self._send_to(routing_id, viewer):
                 del self._viewers[routing_id]
 
     def flush(self, timeout_s: float) -> bool:
@@ -132,23 +153,31 @@ class Publisher:
     def _has_everything(self, viewer: _Viewer) -> bool:
         return all(viewer.cursors.get(name, 0) > backlog.newest_seq for name, backlog in self._streams.items())
 
+    def _admits(self, user: str) -> bool:
+        """A connection outlives the permission that it was made with: ZeroMQ asks at its beginning only."""
+        return not user or self._gate is None or self._gate.admits(user)
+
     def _take_requests(self) -> None:
         for _ in range(_REQUESTS_PER_TURN):
             try:
-                routing_id, *frames = self._router.recv_multipart(zmq.NOBLOCK)
+                routing_id, *frames = self._router.recv_multipart(zmq.NOBLOCK, copy=False)
             except zmq.Again:
                 return
+            user = user_of(routing_id)
+            if user is None or not self._admits(user):
+                self.bad_requests["revoked" if user else "key"] += 1
+                continue
             try:
-                self._hear(routing_id, decode_request(frames))
+                self._hear(routing_id.bytes, decode_request([frame.bytes for frame in frames]), user)
             except BadFrame as bad:
                 self.bad_requests[bad.reason] += 1
 
-    def _hear(self, routing_id: bytes, request: Request) -> None:
+    def _hear(self, routing_id: bytes, request: Request, user: str) -> None:
         viewer = self._viewers.get(routing_id)
         if viewer is not None and viewer.session == request.session:
             viewer.hear(request)
         elif viewer is not None or len(self._viewers) < MAX_VIEWERS:
-            self._viewers[routing_id] = _Viewer(request)
+            self._viewers[routing_id] = _Viewer(request, user)
         else:
             self.bad_requests["viewers"] += 1
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import errno
 import resource
+from typing import NamedTuple
 
 import zmq
 
 from distmon.core.errors import DistmonError
-from distmon.wire.addresses import check_address, prepare_socket
+from distmon.wire.addresses import check_address, give_to_group, prepare_socket
 from distmon.wire.frames import MAX_MESSAGE_BYTES, MAX_REQUEST_BYTES
+from distmon.wire.gate import Gate
+from distmon.wire.keys import KeyPair
 
 _SEND_MARK = 512
 """Messages per peer; above any credit, so that ROUTER never refuses one."""
 _RECEIVE_MARK = 64
-_OLDEST_SAFE_ZMQ = (4, 3, 3)
 _HEARTBEAT_MS = 3000
 _DEAD_AFTER_MS = 9000
 _HANDSHAKE_MS = 1500
@@ -22,30 +24,34 @@ _BACKLOG = 1024
 _OTHER_FILES = 512
 
 
-def make_context() -> zmq.Context[zmq.Socket[bytes]]:
-    """Raises DistmonError with a ZeroMQ that is known to be unsafe."""
-    if zmq.zmq_version_info() < _OLDEST_SAFE_ZMQ:
-        raise DistmonError(f"libzmq {zmq.zmq_version()} has known security holes; install pyzmq with libzmq 4.3.3 or later")
-    return zmq.Context()
+def bind_router(
+    context: zmq.Context[zmq.Socket[bytes]], addresses: list[str], gate: Gate | None = None, group: int | None = None
+) -> tuple[zmq.Socket[bytes], list[str]]:
+    """The agent's socket, and the addresses with the ports that `*` became. Raises DistmonError if one cannot be had.
 
-
-def bind_router(context: zmq.Context[zmq.Socket[bytes]], addresses: list[str]) -> tuple[zmq.Socket[bytes], list[str]]:
-    """The agent's socket, and the addresses with the ports that `*` became. Raises DistmonError if one cannot be had."""
+    TCP needs a `gate`. Users of `group` may use unix sockets, where it is given.
+    """
+    for address in addresses:
+        check_address(address, binding=True, keyed=gate is not None)
     router = context.socket(zmq.ROUTER)
     _set_limits(router, MAX_REQUEST_BYTES)
     router.setsockopt(zmq.ROUTER_MANDATORY, 1)
     router.setsockopt(zmq.BACKLOG, _BACKLOG)
-    bound: list[str] = []
+    bound: dict[str, str] = {}
     try:
-        for address in addresses:
-            prepare_socket(check_address(address, binding=True))
+        # The settings of the moment are what an address keeps: unix sockets first, while no key is asked for.
+        for address in sorted(addresses, key=_needs_keys):
+            prepare_socket(address, group)
+            if gate is not None and _needs_keys(address):
+                gate.secure(router)
             router.setsockopt(zmq.IPV6, _is_ipv6(address))
             _bind(router, address)
-            bound.append(router.get_string(zmq.LAST_ENDPOINT))
+            give_to_group(address, group)
+            bound[address] = router.get_string(zmq.LAST_ENDPOINT)
     except DistmonError:
         router.close(linger=0)
         raise
-    return router, bound
+    return router, [bound[address] for address in addresses]
 
 
 def make_room(connections: int) -> None:
@@ -57,6 +63,14 @@ def make_room(connections: int) -> None:
     if hard != resource.RLIM_INFINITY and hard < needed:
         raise DistmonError(f"{connections} agents need {needed} open files and {hard} are allowed; raise the limit (ulimit -Hn)")
     resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+
+
+def make_room_for_strangers(connections: int) -> None:
+    """Room for clients that are still to be refused, as far as this process may; without any, ZeroMQ's thread would spin."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + _OTHER_FILES if hard == resource.RLIM_INFINITY else min(hard, connections + _OTHER_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def open_viewer(context: zmq.Context[zmq.Socket[bytes]]) -> zmq.Socket[bytes]:
@@ -71,13 +85,32 @@ def open_viewer(context: zmq.Context[zmq.Socket[bytes]]) -> zmq.Socket[bytes]:
     return viewer
 
 
-def connect_agent(viewer: zmq.Socket[bytes], address: str, routing_id: bytes, reconnect_ms: int) -> None:
+class AgentLock(NamedTuple):
+    """What a viewer needs for an agent that asks for keys."""
+
+    own: KeyPair
+    agent_key: str
+
+
+def connect_agent(
+    viewer: zmq.Socket[bytes], address: str, routing_id: bytes, reconnect_ms: int, lock: AgentLock | None = None
+) -> None:
     """Adds an agent, which need not be there yet, under a name for this socket. Raises UsageError for an address not allowed."""
-    check_address(address, binding=False)
+    check_address(address, binding=False, keyed=lock is not None)
     viewer.setsockopt(zmq.CONNECT_ROUTING_ID, routing_id)
     viewer.setsockopt(zmq.RECONNECT_IVL, reconnect_ms)
     viewer.setsockopt(zmq.IPV6, _is_ipv6(address))
+    if lock is not None and _needs_keys(address):
+        viewer.setsockopt(zmq.CURVE_SERVERKEY, bytes.fromhex(lock.agent_key))
+        viewer.setsockopt(zmq.CURVE_PUBLICKEY, bytes.fromhex(lock.own.public))
+        viewer.setsockopt(zmq.CURVE_SECRETKEY, bytes.fromhex(lock.own.secret))
     viewer.connect(address)
+    # Back to no keys: the next address may be a unix socket.
+    viewer.setsockopt(zmq.CURVE_SERVER, 0)
+
+
+def _needs_keys(address: str) -> bool:
+    return not address.startswith("ipc://")
 
 
 def _set_limits(socket: zmq.Socket[bytes], max_message_bytes: int) -> None:

@@ -13,8 +13,10 @@ import zmq
 
 from distmon.core.codec import UnknownKind
 from distmon.core.events import AnyEvent, GapFound
+from distmon.wire.context import make_context
 from distmon.wire.frames import WIRE_VERSION, BadFrame, Header, Request, decode_body, decode_header, encode_request
-from distmon.wire.sockets import connect_agent, make_context, make_room, open_viewer
+from distmon.wire.keys import ViewerKeys
+from distmon.wire.sockets import AgentLock, connect_agent, make_room, open_viewer
 
 _REQUEST_EVERY_S = 2.5
 _REQUEST_SILENT_EVERY_S = 1.0
@@ -150,8 +152,9 @@ class Subscription:
     allowed, and DistmonError for more agents than this process may have files open.
     """
 
-    def __init__(self, addresses: Iterable[str] = (), *, since_start: bool = False) -> None:
+    def __init__(self, addresses: Iterable[str] = (), *, since_start: bool = False, keys: ViewerKeys | None = None) -> None:
         self._since_start = since_start
+        self._keys = keys
         self._links: dict[str, _Link] = {}
         self._by_routing_id: dict[bytes, _Link] = {}
         self._names = 0
@@ -165,15 +168,17 @@ class Subscription:
             self.close()
             raise
 
-    def add(self, address: str) -> None:
-        """Follows one more agent."""
+    def add(self, address: str, agent_key: str = "") -> None:
+        """Follows one more agent. Over TCP it is known by its key, which is given here or with `keys`."""
         if address in self._links:
             return
+        agent_key = agent_key or (self._keys.agents.get(address, "") if self._keys else "")
+        lock = AgentLock(self._keys.own, agent_key) if self._keys and agent_key else None
         make_room(len(self._links) + 1)
         self._names += 1
         link = _Link(address, b"agent %d" % self._names, self._since_start)
         delay = _RECONNECT_MS + int.from_bytes(os.urandom(2), "big") % _RECONNECT_SPREAD_MS
-        connect_agent(self._socket, address, link.routing_id, delay)
+        connect_agent(self._socket, address, link.routing_id, delay, lock)
         self._links[address] = self._by_routing_id[link.routing_id] = link
         self._look_for_due = 0.0
 

@@ -1,23 +1,30 @@
-"""Where an agent may listen: its user's own sockets and loopback, nothing else."""
+"""Where an agent may listen: its user's own sockets, and TCP only with keys."""
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from distmon.core.errors import DistmonError, UsageError
 from distmon.wire.addresses import check_address, prepare_socket, private_directory
+from distmon.wire.gate import Gate
+from distmon.wire.keys import FixedList, make_pair
 from distmon.wire.publisher import Publisher
 
 
 @pytest.mark.parametrize(
-    "address", ["ipc:///run/x/agent.sock", "tcp://127.0.0.1:5555", "tcp://127.1.2.3:1", "tcp://localhost:65535", "tcp://[::1]:5"]
+    "address", ["ipc:///run/x/agent.sock", "tcp://127.0.0.1:5555", "tcp://node1:1", "tcp://0.0.0.0:65535", "tcp://[::1]:5"]
 )
-def test_allowed(address: str) -> None:
-    assert check_address(address, binding=False) == address
+def test_allowed_with_keys(address: str) -> None:
+    assert check_address(address, binding=False, keyed=True) == address
+
+
+def test_a_unix_socket_needs_no_keys() -> None:
+    assert check_address("ipc:///run/x/agent.sock", binding=True)
 
 
 @pytest.mark.parametrize(
@@ -27,11 +34,12 @@ def test_allowed(address: str) -> None:
         ("tcp://*:5555", "needs keys first"),
         ("tcp://10.0.0.1:5555", "needs keys first"),
         ("tcp://[::]:5555", "needs keys first"),
-        ("tcp://127.0.0.1.example.org:5555", "needs keys first"),
-        ("tcp://127.0.0.1", "write tcp://127.0.0.1:PORT"),
+        ("tcp://127.0.0.1:5555", "needs keys first"),
+        ("tcp://localhost:5555", "needs keys first"),
+        ("tcp://127.0.0.1", "write tcp://HOST:PORT"),
         ("tcp://127.0.0.1:99999", "from 1 to 65535"),
         ("tcp://127.0.0.1:0", "from 1 to 65535"),
-        ("tcp://127.0.0.1:5555;eth0", "write tcp://127.0.0.1:PORT"),
+        ("tcp://127.0.0.1:5555;eth0", "write tcp://HOST:PORT"),
         ("ipc://@abstract", "absolute path"),
         ("ipc://relative/x", "absolute path"),
         ("ipc:///" + "x" * 120, "longer than"),
@@ -47,9 +55,9 @@ def test_refused_in_one_line(address: str, says: str) -> None:
 
 
 def test_any_free_port_only_for_binding() -> None:
-    assert check_address("tcp://127.0.0.1:*", binding=True)
+    assert check_address("tcp://127.0.0.1:*", binding=True, keyed=True)
     with pytest.raises(UsageError):
-        check_address("tcp://127.0.0.1:*", binding=False)
+        check_address("tcp://127.0.0.1:*", binding=False, keyed=True)
 
 
 def test_the_folder_is_made_private(tmp_path: Path) -> None:
@@ -121,15 +129,18 @@ def test_a_link_to_a_folder_is_refused(tmp_path: Path) -> None:
 
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[Publisher]:
-    publisher = Publisher("n", "b", [f"ipc://{tmp_path}/run/a.sock", "tcp://127.0.0.1:*"])
+    gate = Gate(make_pair(), FixedList([]))
+    publisher = Publisher("n", "b", [f"ipc://{tmp_path}/run/a.sock", "tcp://127.0.0.1:*"], gate=gate)
     yield publisher
     publisher.close()
+    gate.close()
 
 
 def test_an_address_in_use_is_not_taken_over(running: Publisher) -> None:
-    for address in running.addresses:
-        with pytest.raises(DistmonError, match="is taken by a running process"):
-            Publisher("n", "b2", [address])
+    with closing(Gate(make_pair(), FixedList([]))) as gate:
+        for address in running.addresses:
+            with pytest.raises(DistmonError, match="is taken by a running process"):
+                Publisher("n", "b2", [address], gate=gate)
 
 
 def test_a_socket_left_behind_by_a_dead_process_is_used_again(tmp_path: Path) -> None:
@@ -137,3 +148,18 @@ def test_a_socket_left_behind_by_a_dead_process_is_used_again(tmp_path: Path) ->
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as dead:
         dead.bind(str(tmp_path / "run" / "a.sock"))
     Publisher("n", "b", [f"ipc://{tmp_path}/run/a.sock"]).close()
+
+
+def test_a_group_may_use_a_folder_and_socket_that_are_given_to_it(tmp_path: Path) -> None:
+    folder = open_folder(tmp_path / "run", 0o750)
+    group = folder.stat().st_gid
+    assert private_directory(folder, group) == folder
+    assert "open to other users" in refusal(folder)
+    with pytest.raises(DistmonError, match="open to other users"):
+        private_directory(folder, group + 1)
+    with closing(Publisher("n", "b", [f"ipc://{folder}/a.sock"], group=group)):
+        found = (folder / "a.sock").stat()
+        assert (found.st_gid, found.st_mode & 0o777) == (group, 0o660)
+    folder.chmod(0o770)
+    with pytest.raises(DistmonError, match="open to other users"):
+        private_directory(folder, group)

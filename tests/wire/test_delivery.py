@@ -19,6 +19,8 @@ import zmq
 from distmon.core.errors import DistmonError, UsageError
 from distmon.core.events import AnyEvent, GapFound, MarkSet, NodeJoined, Ticked
 from distmon.wire.frames import WIRE_VERSION, Header, Request, encode_header, encode_request
+from distmon.wire.gate import Gate
+from distmon.wire.keys import FixedList, ViewerKeys, make_pair
 from distmon.wire.publisher import FORGET_VIEWER_AFTER_S, Publisher
 from distmon.wire.sockets import make_room
 from distmon.wire.subscription import Subscription
@@ -108,8 +110,11 @@ def test_events_arrive_in_order_with_their_stream_and_number(publisher: Publishe
 
 @pytest.mark.parametrize("listen", ["tcp://127.0.0.1:*", "tcp://[::1]:*"])
 def test_over_loopback(listen: str, opened: ExitStack) -> None:
-    publisher = opened.enter_context(closing(Publisher("n", "b", [listen])))
-    viewer = opened.enter_context(closing(Subscription(publisher.addresses)))
+    agent, viewer_pair = make_pair(), make_pair()
+    gate = opened.enter_context(closing(Gate(agent, FixedList([viewer_pair.public]))))
+    publisher = opened.enter_context(closing(Publisher("n", "b", [listen], gate=gate)))
+    keys = ViewerKeys(viewer_pair, {publisher.addresses[0]: agent.public})
+    viewer = opened.enter_context(closing(Subscription(publisher.addresses, keys=keys)))
     publish(publisher, 1, 3)
     assert times(exchange(publisher, viewer, got(3))) == [1.0, 2.0, 3.0]
 

@@ -20,6 +20,7 @@ VERBS = {
     "export": ("distmon.tui.cli.export", "a recorded session for other tools: CSV or a Chrome trace"),
     "import": ("distmon.tui.cli.import_", "a log of another program as a session: tegrastats"),
     "overhead": ("distmon.tui.cli.overhead", "what distmon's timing costs your own job"),
+    "keys": ("distmon.tui.cli.keys", "who may follow agents over the network: init, add, list, revoke, show"),
     "horovod": ("distmon.tui.cli.horovod", "build Horovod for a Python environment"),
 }
 
