@@ -22,7 +22,7 @@ import struct
 import threading
 import time
 import zlib
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Union
 
 MAGIC = b"DMONRING"
 LAYOUT_VERSION = 2
@@ -283,6 +283,7 @@ class RingReader:
         except RingError:
             os.close(self._fd)
             raise
+        self._rows = struct.Struct(f"{_STEP_SLOT.format}{self.header.record_size - _STEP_SLOT.size}x")
         self._cursor = 0
         self._doubtful = -1
         self._parts: List[bytes] = []
@@ -294,11 +295,26 @@ class RingReader:
 
     def read(self) -> List[Record]:
         """All whole records since the last call, oldest first."""
+        copied, safe = self._copy_new()
+        size = self.header.record_size
         records: List[Record] = []
-        for slot in self._slots():
-            record = slot if isinstance(slot, Step) else self._assemble(*slot)
-            if record is not None:
-                records.append(record)
+        for at, row in enumerate(self._rows.iter_unpack(copied)):
+            sequence, numbers = self._cursor, row[4:]
+            if sequence < safe:
+                # What was overtaken during the copy may be half of one lap and half of the next, whatever its check says.
+                self._count_bad(overtaken=True)
+            elif row[:4] == (sequence, sequence + sum(numbers), STEP, _STEP_SIZE):
+                records.append(_step(numbers))
+            else:
+                payload = _whole_payload(copied[at * size : (at + 1) * size], sequence)
+                if payload is None and self._doubtful != sequence:
+                    # Stores may be seen out of order on ARM: give it until the next read before calling it torn.
+                    self._doubtful = sequence
+                    break
+                record = self._count_bad(overtaken=False) if payload is None else self._assemble(row[2], payload)
+                if record is not None:
+                    records.append(record)
+            self._cursor += 1
         return records
 
     def close(self) -> None:
@@ -311,27 +327,16 @@ class RingReader:
         data = os.pread(self._fd, _U64.size, at)
         return int(_U64.unpack(data)[0]) if len(data) == _U64.size else 0
 
-    def _slots(self) -> Iterator[Union[Step, Tuple[int, bytes]]]:
-        """The step, or kind and payload, of each whole slot from the cursor on; stops before one that is still being written."""
+    def _copy_new(self) -> Tuple[bytes, int]:
+        """The slots from the cursor on, and the number of the first one that the writer cannot have touched meanwhile."""
         capacity = self.header.capacity
         head = self._number(_HEAD_AT)
         self._skip_to(head - capacity)
         copied = self._copy(self._cursor, head)
+        if not copied:
+            return b"", 0
         # The slot of record `head` may already be in the writer's hands, and with it the one a lap before.
-        safe = self._number(_HEAD_AT) - capacity + 1
-        size = self.header.record_size
-        for at in range(0, len(copied), size):
-            # What was overtaken during the copy may be half of one lap and half of the next, whatever its check says.
-            slot = _whole_slot(copied, at, size, self._cursor) if self._cursor >= safe else None
-            if slot is None and self._cursor >= safe and self._doubtful != self._cursor:
-                # Stores may be seen out of order on ARM: give it until the next read before calling it torn.
-                self._doubtful = self._cursor
-                return
-            if slot is None:
-                self._count_bad(overtaken=self._cursor < safe)
-            self._cursor += 1
-            if slot is not None:
-                yield slot
+        return copied[: len(copied) - len(copied) % self.header.record_size], self._number(_HEAD_AT) - capacity + 1
 
     def _skip_to(self, oldest: int) -> None:
         if self._cursor < oldest:
@@ -340,6 +345,7 @@ class RingReader:
             self._cursor = oldest
 
     def _count_bad(self, overtaken: bool) -> None:
+        """A record that cannot be believed, and what of a text came before it."""
         if overtaken:
             self.lost += 1 + len(self._parts)
         else:
@@ -388,18 +394,13 @@ def _read_header(descriptor: int, path: str) -> Header:
     return Header._make((version, *numbers, *texts))
 
 
-def _whole_slot(copied: bytes, at: int, size: int, sequence: int) -> Optional[Union[Step, Tuple[int, bytes]]]:
-    """The step, or kind and payload, of the slot of `size` bytes at `at`, if it is whole and holds record `sequence`."""
-    if at + size > len(copied):
+def _whole_payload(slot: bytes, sequence: int) -> Optional[bytes]:
+    """Of a record that is no step, if it is whole and its number is `sequence`."""
+    found, check, kind, length = _SLOT.unpack_from(slot)
+    if found != sequence or kind == STEP or length > len(slot) - _SLOT.size:
         return None
-    found, check, kind, length = _SLOT.unpack_from(copied, at)
-    if found != sequence or length > size - _SLOT.size:
-        return None
-    if kind == STEP:
-        numbers = _STEP_SLOT.unpack_from(copied, at)[4:]
-        return _step(numbers) if length == _STEP_SIZE and check == sequence + sum(numbers) else None
-    payload = copied[at + _SLOT.size : at + _SLOT.size + length]
-    return (kind, payload) if check == zlib.crc32(payload, kind) else None
+    payload = slot[_SLOT.size : _SLOT.size + length]
+    return payload if check == zlib.crc32(payload, kind) else None
 
 
 def _step(numbers: Tuple[int, ...]) -> Step:
