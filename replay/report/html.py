@@ -28,7 +28,8 @@ h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin: 2rem 0 .5rem } h3 { fo
 .scroll { overflow-x: auto } table { border-collapse: collapse; font-variant-numeric: tabular-nums }
 th, td { border-bottom: 1px solid var(--line); padding: .2rem .7rem; text-align: right; white-space: nowrap }
 th { color: var(--muted); font-weight: 600 } .left { text-align: left } td.long { white-space: normal; overflow-wrap: anywhere }
-li { overflow-wrap: anywhere } .chart { width: 100% } footer, noscript { color: var(--muted) }
+a { color: inherit } nav ul { columns: 20rem } li { overflow-wrap: anywhere }
+ .chart { width: 100% } footer, noscript { color: var(--muted) }
 details.vega-embed, .vega-embed details { color: var(--muted) }
 """
 _SCRIPT = """
@@ -52,7 +53,7 @@ draw();
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A heading with its sections; each plot stands below the section that it names, or at the end."""
+    """A heading (none where it is empty) with its sections; each plot stands below the section that it names, or at the end."""
 
     title: str
     sections: list[Section]
@@ -67,7 +68,8 @@ def to_html(title: str, parts: list[Part], made_by: str) -> str:
     scripts = [library, _SCRIPT] if drawn else []
     allowed = " ".join(f"'sha256-{_hash(script)}'" for script in scripts) or "'none'"
     policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; script-src {allowed}"
-    body = [_part(number, part, several=len(parts) > 1) for number, part in enumerate(parts)]
+    body = [_part(number, part) for number, part in enumerate(parts)]
+    titled = [f'<li><a href="#part-{number}">{escape(part.title)}</a></li>' for number, part in enumerate(parts) if part.title]
     hint = "Drag or use the wheel over a plot to move along the time, double-click to see all; click a name to single it out."
     return "\n".join(
         [
@@ -77,6 +79,7 @@ def to_html(title: str, parts: list[Part], made_by: str) -> str:
             f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>",
             f"<h1>{escape(title)}</h1>",
             "<noscript>The plots need JavaScript; the tables do not.</noscript>" if drawn else "",
+            f"<nav><ul>{''.join(titled)}</ul></nav>" if len(titled) > 1 else "",
             *body,
             f"<footer><p>{hint if drawn else ''}</p><p>Made by {escape(made_by)}.</p></footer>",
             *(f"<script>{script}</script>" for script in scripts),
@@ -89,9 +92,9 @@ def _hash(script: str) -> str:
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
-def _part(number: int, part: Part, *, several: bool) -> str:
+def _part(number: int, part: Part) -> str:
     left = {id(chart): chart for chart in part.charts}
-    blocks = [f"<h1>{escape(part.title)}</h1>"] if several else []
+    blocks = [f'<h1 id="part-{number}">{escape(part.title)}</h1>'] if part.title else []
     for section in part.sections:
         blocks.append(_section(section))
         for chart in part.charts:

@@ -48,7 +48,7 @@ def sections(session: model.Session) -> list[Section]:
         Section("Where the time went", table=_wall_table(session)),
         Section("Ranks", table=_rank_table(session)),
         Section("Nodes", table=_node_table(session)),
-        *(_hardware(session) if len(session.nodes) <= _DETAILED_NODES else []),
+        *(_hardware(session.nodes) if len(session.nodes) <= _DETAILED_NODES else []),
         Section("Who joined and left", table=_elastic_table(session)),
         Section("Gaps in the recording", table=_gap_table(session)),
         Section("Not measured", lines=_not_measured(session)),
@@ -56,22 +56,30 @@ def sections(session: model.Session) -> list[Section]:
     return [s for s in found if s.facts or s.lines or (s.table and s.table.rows)]
 
 
-def overview(named: list[tuple[str, model.Session]]) -> Section:
-    """A row for each session, as benchmark pages have them."""
-    rows = [
-        [
-            name,
-            session.summary.library or DASH,
-            DASH if session.summary.ranks is None else str(session.summary.ranks),
-            unit(session.throughput.mean_samples_per_s, "samples/s"),
-            unit(session.summary.gpu_mean_percent, "%", 3),
-            unit(session.summary.cpu_mean_percent, "%", 3),
-            unit(session.summary.power_mean_w, "W"),
-        ]
-        for name, session in named
-    ]
+def overview(named: list[tuple[str, model.Session]]) -> list[Section]:
+    """A row for each session, as benchmark pages have them; of nodes alone also every rail and core."""
+    found = [_summary(named)]
+    if len(named) > 1 and not any(_trained(session) for _, session in named):
+        found += [s for s in _hardware([node for _, session in named for node in session.nodes]) if s.table and s.table.rows]
+    return found
+
+
+def _summary(named: list[tuple[str, model.Session]]) -> Section:
+    """Sessions of nodes alone have no library, ranks or throughput: where all are, the columns are left out."""
     header = ["session", "library", "ranks", "throughput", "GPU", "CPU", "power"]
-    return Section("Summary", table=Table(header, rows, left=(0, 1)))
+    rows = []
+    for name, session in named:
+        found = session.summary
+        job = [
+            found.library or DASH,
+            DASH if found.ranks is None else str(found.ranks),
+            unit(session.throughput.mean_samples_per_s, "samples/s"),
+        ]
+        node = [unit(found.gpu_mean_percent, "%", 3), unit(found.cpu_mean_percent, "%", 3), unit(found.power_mean_w, "W")]
+        rows.append([name, *job, *node])
+    if any(_trained(session) for _, session in named):
+        return Section("Summary", table=Table(header, rows, left=(0, 1)))
+    return Section("Summary", table=Table([header[0], *header[4:]], [[row[0], *row[4:]] for row in rows]))
 
 
 def step_title(session: model.Session) -> str:
@@ -89,13 +97,13 @@ def _not_measured(session: model.Session) -> list[str]:
     return [f"{key}: {reason}" for key, reason in told if _trained(session) or key.startswith("nodes.")]
 
 
-def _hardware(session: model.Session) -> list[Section]:
+def _hardware(nodes: list[model.Node]) -> list[Section]:
     """Means over time of every rail, core and zone."""
-    host = {node.node: node.host or node.node for node in session.nodes}
+    host = {node.node: node.host or node.node for node in nodes}
     rails = [
-        [host[node.node], rail.name, unit(rail.mean_w, "W"), rail.within or DASH] for node in session.nodes for rail in node.rails
+        [host[node.node], rail.name, unit(rail.mean_w, "W"), rail.within or DASH] for node in nodes for rail in node.rails
     ]
-    rows = [(host[node.node], row) for node in session.nodes for row in _rows(node.cores)]
+    rows = [(host[node.node], row) for node in nodes for row in _rows(node.cores)]
     width = max((len(row) for _, row in rows), default=0)
     cores = [
         [name, f"{row[0].core} to {row[-1].core}", *(number(core.mean_percent, 3) for core in row), *[""] * (width - len(row))]
@@ -103,7 +111,7 @@ def _hardware(session: model.Session) -> list[Section]:
     ]
     zones = [
         [host[node.node], zone.name, unit(zone.mean_c, "°C", 3), unit(zone.max_c, "°C", 3)]
-        for node in session.nodes
+        for node in nodes
         for zone in node.temperatures
     ]
     return [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,11 +17,13 @@ from distmon.core import events as ev
 from distmon.core.codec import decode_json, encode_json
 from distmon.core.errors import DistmonError
 from distmon.core.fold import apply
+from distmon.core.measures import node_means
 from distmon.core.state import SessionState
 from distmon.replay.importers.base import ImportNotes, ImportOptions
 from distmon.replay.importers.tegrastats import import_tegrastats
 from distmon.replay.importers.times import reading_times
 from distmon.replay.report.summarise import summarise
+from distmon.replay.report.words import number
 from distmon.replay.session_file import load_state
 from distmon.tui.cli.main import main
 
@@ -281,3 +284,45 @@ def test_any_bytes_are_imported_in_order_or_refused(lines: list[bytes]) -> None:
     assert times == sorted(times)
     for event in events:
         assert decode_json(encode_json(event)) == event
+
+
+def test_a_folder_of_logs_becomes_sessions_and_one_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    logs, sessions, page = tmp_path / "logs", tmp_path / "sessions", tmp_path / "page.html"
+    logs.mkdir()
+    for name in ("nano.log", "nano.txt", "board.log"):
+        shutil.copy(TWO_RUNS, logs / name)
+    (logs / "notes.md").write_text("no log\n")
+    assert main(["import", "tegrastats", str(logs), "-o", str(sessions)]) == 0
+    said = capsys.readouterr()
+    assert sorted(path.name for path in sessions.glob("*.zst")) == ["board.jsonl.zst", "nano.log.jsonl.zst", "nano.txt.jsonl.zst"]
+    assert "left out" in said.err and "notes.md holds no line of tegrastats" in said.err
+    assert f"distmon report {sessions} --html" in said.out
+    assert main(["report", str(sessions), "--html", str(page), "--markdown"]) == 0
+    text, html = capsys.readouterr().out, page.read_text()
+    means = load_state(sessions / "board.jsonl.zst")[0].nodes["board"]
+    for name, mean in node_means(means).rails:
+        row = f"| board | {name} | {number(mean)} W |"
+        assert row in text.replace("\\_", "_")
+    assert "Power of nano.log" in html and "Load of board" in html
+    assert "| library |" not in text
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["LOGS", "-o", "x.jsonl"], 2, "name a folder"),
+        (["LOGS", "gone.log", "-o", "out"], 1, "gone.log cannot be read"),
+        (["EMPTY", "-o", "out"], 1, "holds no file"),
+        (["OTHER", "-o", "out"], 1, "nothing was imported"),
+    ],
+)
+def test_what_cannot_be_meant_of_folders_is_one_line(
+    words: list[str], code: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("LOGS", "EMPTY", "OTHER"):
+        (tmp_path / name).mkdir()
+    shutil.copy(TWO_RUNS, tmp_path / "LOGS" / "a.log")
+    (tmp_path / "OTHER" / "a.txt").write_text("nothing\n")
+    assert main(["import", "tegrastats", *words]) == code
+    assert said in capsys.readouterr().err.splitlines()[-1]

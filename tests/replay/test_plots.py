@@ -110,7 +110,8 @@ def test_lines_show_what_the_session_held(charts: list[Chart]) -> None:
 
 def test_the_page_needs_nothing_and_runs_only_its_own_scripts(page: str) -> None:
     found = outline(page)
-    assert not [attrs for _, attrs in found.tags if {"src", "href", "onerror", "onclick"} & attrs.keys()]
+    assert not [attrs for _, attrs in found.tags if {"src", "onerror", "onclick"} & attrs.keys()]
+    assert [attrs["href"] for _, attrs in found.tags if "href" in attrs] == ["#part-0", "#part-1"]
     policy = next(attrs["content"] for tag, attrs in found.tags if attrs.get("http-equiv") == "Content-Security-Policy")
     assert policy is not None and policy.startswith("default-src 'none'") and "unsafe-eval" not in policy
     code = [text for kind, text in found.scripts if kind == "code"]

@@ -16,7 +16,7 @@ from distmon.replay.report.plots import Plots, plots
 from distmon.replay.report.sections import overview, sections
 from distmon.replay.report.summarise import summarise
 from distmon.replay.session_file import load_state
-from distmon.tui.cli.sessions import warn
+from distmon.tui.cli.sessions import label, warn
 
 _NEEDED = ("altair", "vl_convert")
 
@@ -35,7 +35,7 @@ def load_reported(path: Path) -> Reported:
     require_plots()
     timeline = Timeline()
     state, notes = load_state(path, timeline.add)
-    return Reported(path.name, summarise(state, str(path), warn(path, notes)), plots(state, timeline))
+    return Reported(label(path), summarise(state, str(path), warn(path, notes)), plots(state, timeline))
 
 
 def require_plots() -> None:
@@ -50,7 +50,7 @@ def write_html(path: Path, reported: list[Reported]) -> None:
     from distmon.replay.report.html import Part, to_html
 
     parts = [Part(one.name, sections(one.session), session_charts(one.session, one.drawn)) for one in reported]
-    summary = Part("Summary", [overview([(one.name, one.session) for one in reported])], [])
+    summary = Part("", overview([(one.name, one.session) for one in reported]), [])
     title = reported[0].name if len(reported) == 1 else f"{len(reported)} sessions"
     replace_file(path, to_html(title, [summary, *parts], f"distmon {version('distmon')}"))
 

@@ -11,11 +11,11 @@ from distmon.replay.report import model
 from distmon.replay.report.render import to_markdown, to_text
 from distmon.replay.report.sections import overview, sections
 from distmon.tui.cli.plotted import Reported, load_reported, write_html, write_png
-from distmon.tui.cli.sessions import SESSION_HELP, load_summary, resolve, write_json, write_text
+from distmon.tui.cli.sessions import SESSION_HELP, label, load_summary, resolve, resolve_all, write_json, write_text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session", nargs="*", help=SESSION_HELP)
+    parser.add_argument("session", nargs="*", help=f"{SESSION_HELP}; a folder: all in it")
     parser.add_argument("--demo", action="store_true", help="the session that comes with distmon")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="as JSON with units in its keys (docs/json.md)")
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if not arguments.session and not arguments.demo:
         raise UsageError("report needs a SESSION: a file, a recording's name, or last")
-    paths = [resolve(argument, demo=False) for argument in arguments.session]
+    paths = resolve_all(arguments.session)
     if arguments.demo:
         paths.append(resolve(None, demo=True))
     if arguments.html is not None or arguments.png is not None:
@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     blocks = [sections(session) for session in found]
     if len(found) > 1:
-        summary = [overview([(path.name, session) for path, session in zip(paths, found, strict=True)])]
+        summary = overview([(label(path), session) for path, session in zip(paths, found, strict=True)])
         write_text((to_markdown(summary) if arguments.markdown else to_text(summary)) + "\n")
     if arguments.markdown:
         titled = (f"# {path.name}\n\n{to_markdown(block)}" for path, block in zip(paths, blocks, strict=True))

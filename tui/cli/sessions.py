@@ -7,7 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from distmon.replay.paths import demo_session, find_session
+from distmon.core.errors import DistmonError
+from distmon.replay.paths import SUFFIXES, demo_session, find_session
 from distmon.replay.report import model
 from distmon.replay.report.mask import plain
 from distmon.replay.report.summarise import summarise
@@ -19,6 +20,26 @@ SESSION_HELP = "a recording: its path, a part of its name in the recordings' fol
 def resolve(argument: str | None, *, demo: bool) -> Path:
     """The file that an argument means."""
     return demo_session() if demo or argument is None else find_session(argument)
+
+
+def resolve_all(arguments: list[str]) -> list[Path]:
+    """The files that arguments mean, of which a folder means all its recordings. Raises DistmonError."""
+    paths: list[Path] = []
+    for argument in arguments:
+        path = resolve(argument, demo=False)
+        if not path.is_dir():
+            paths.append(path)
+            continue
+        found = sorted(file for file in path.iterdir() if file.name.endswith(SUFFIXES))
+        if not found:
+            raise DistmonError(f"{path} holds no recording (*.jsonl or *.jsonl.zst)")
+        paths += found
+    return paths
+
+
+def label(path: Path) -> str:
+    """A recording's name without its ending."""
+    return next((path.name.removesuffix(suffix) for suffix in SUFFIXES if path.name.endswith(suffix)), path.name)
 
 
 def load_summary(path: Path) -> model.Session:
