@@ -82,7 +82,7 @@ class Worker:
         self._held: list[Record] = []
         self._epoch: int | None = None
         self._steps: list[Step] = []
-        self._last_end = clock.at(header.monotonic_ns)
+        self._last_end_ns = header.monotonic_ns
 
     def take(self, records: Sequence[Record]) -> list[Kept]:
         """Events of everything but steps, which wait for `flush`; they are flushed before a new identity, to keep the order."""
@@ -92,7 +92,10 @@ class Worker:
         out: list[Kept] = []
         for record in records:
             if isinstance(record, Step):
-                self._take_step(record, out)
+                if record.epoch != self._epoch and record.epoch != _UNKNOWN_EPOCH:
+                    self._begin_epoch(record.epoch, self._clock.at(record.start_ns), out)
+                self._steps.append(record)
+                self._last_end_ns = record.start_ns + record.duration_ns
             elif isinstance(record, Span):
                 out.append(Kept(self._span(record)))
             else:
@@ -158,18 +161,12 @@ class Worker:
         )
 
     def _gap(self, lost: int, until: float, cause: str) -> GapFound:
-        started = min(self._last_end, until)
+        started = min(self._clock.at(self._last_end_ns), until)
         return GapFound(at=until, node=self.node, started=started, ended=until, lost_records=lost, cause=cause)
 
     @property
     def _rank(self) -> int:
         return -1 if self.rank is None else self.rank
-
-    def _take_step(self, step: Step, out: list[Kept]) -> None:
-        if step.epoch != _UNKNOWN_EPOCH:
-            self._begin_epoch(step.epoch, self._clock.at(step.start_ns), out)
-        self._steps.append(step)
-        self._last_end = self._clock.at(step.start_ns + step.duration_ns)
 
     def _begin_epoch(self, epoch: int, at: float, out: list[Kept]) -> None:
         if epoch != self._epoch:
@@ -178,9 +175,9 @@ class Worker:
 
     def _span(self, span: Span) -> SpanRecorded:
         started = self._clock.at(span.start_ns)
-        self._last_end = self._clock.at(span.start_ns + span.duration_ns)
+        self._last_end_ns = span.start_ns + span.duration_ns
         return SpanRecorded(
-            at=self._last_end,
+            at=self._clock.at(self._last_end_ns),
             node=self.node,
             worker=self.worker,
             rank=self._rank,
@@ -206,7 +203,7 @@ class Worker:
             return
         if fields.get("type") == "metrics":
             fields = self._only_numbers(fields, at, out)
-        event = _event(fields, {"at": at, "worker": self.worker, "rank": self._rank})
+        event = _event(fields, {"at": at, "node": self.node, "worker": self.worker, "rank": self._rank})
         if event is None:
             self.unreadable += 1
         else:
@@ -230,6 +227,7 @@ class Worker:
 
     def _columns(self, steps: Sequence[Step]) -> StepsRecorded:
         first, last = steps[0], steps[-1]
+        _, _, _, starts, durations, input_waits, computes, exposed, optimizers, samples, micro_batches = zip(*steps, strict=True)
         return StepsRecorded(
             at=self._clock.at(last.start_ns + last.duration_ns),
             node=self.node,
@@ -238,14 +236,14 @@ class Worker:
             generation=first.generation,
             first_step=first.step,
             origin=self._clock.at(first.start_ns),
-            start_ns=[step.start_ns - first.start_ns for step in steps],
-            duration_ns=[step.duration_ns for step in steps],
-            input_wait_ns=_seen([step.input_wait_ns for step in steps]),
-            compute_ns=_seen([step.compute_ns for step in steps]),
-            exposed_communication_ns=_seen([step.exposed_communication_ns for step in steps]),
-            optimizer_ns=_seen([step.optimizer_ns for step in steps]),
-            samples=_seen([step.samples for step in steps]),
-            micro_batches=_more_than_one([step.micro_batches for step in steps]),
+            start_ns=[start_ns - first.start_ns for start_ns in starts],
+            duration_ns=list(durations),
+            input_wait_ns=_seen(input_waits),
+            compute_ns=_seen(computes),
+            exposed_communication_ns=_seen(exposed),
+            optimizer_ns=_seen(optimizers),
+            samples=_seen(samples),
+            micro_batches=_more_than_one(micro_batches),
             epoch=None if first.epoch == _UNKNOWN_EPOCH else first.epoch,
         )
 
@@ -255,22 +253,23 @@ def consecutive(steps: Sequence[Step]) -> list[Sequence[Step]]:
     runs: list[Sequence[Step]] = []
     begin = 0
     for end in range(1, len(steps) + 1):
-        if end == len(steps) or end - begin == MOST_STEPS_PER_EVENT or not _follows(steps[end - 1], steps[end]):
+        if end == len(steps) or end - begin == MOST_STEPS_PER_EVENT or steps[end][:3] != _after(steps[end - 1]):
             runs.append(steps[begin:end])
             begin = end
     return runs
 
 
-def _follows(before: Step, after: Step) -> bool:
-    return (after.step, after.generation, after.epoch) == (before.step + 1, before.generation, before.epoch)
+def _after(step: Step) -> tuple[int, int, int]:
+    """Number, generation and epoch of the step that follows without a break."""
+    return step.step + 1, step.generation, step.epoch
 
 
-def _seen(column: list[int | None]) -> list[int | None] | None:
-    return None if all(value is None for value in column) else column
+def _seen(column: Sequence[int | None]) -> list[int | None] | None:
+    return None if column.count(None) == len(column) else list(column)
 
 
-def _more_than_one(column: list[int]) -> list[int] | None:
-    return None if all(value == 1 for value in column) else column
+def _more_than_one(column: Sequence[int]) -> list[int] | None:
+    return None if column.count(1) == len(column) else list(column)
 
 
 def _keep_name(event: AnyEvent) -> str:
