@@ -33,14 +33,14 @@ class Source(NamedTuple):
 
 SOURCES = (
     Source("cpu", CpuSensor),
-    Source("frequency", FrequencySensor, every_s=5.0),
+    Source("frequency", FrequencySensor, every_s=10.0),
     Source("memory", MemorySensor),
-    Source("load", LoadSensor),
+    Source("load", LoadSensor, every_s=5.0),
     Source("pressure", PressureSensor, every_s=2.0),
-    Source("disks", DiskSensor),
+    Source("disks", DiskSensor, every_s=2.0),
     Source("infiniband", InfinibandSensor),
     Source("power", RaplSensor),
-    Source("temperatures", TemperatureSensor, may_block=True, every_s=5.0),
+    Source("temperatures", TemperatureSensor, may_block=True, every_s=10.0),
     Source("nvidia", NvidiaSensor, may_block=True),
     Source("jetson", jetson_sensor, may_block=True),
 )

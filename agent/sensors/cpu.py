@@ -4,12 +4,33 @@ from __future__ import annotations
 
 import re
 
+import msgspec
+
 from distmon.agent.sensors.base import KernelFile, Reading, Roots
 
 _NOT_YET = "no time has passed on the kernel's counters"
-_LINE = re.compile(rb"^cpu(\d*) +(\d+) (\d+) (\d+) (\d+)(?: (\d+) (\d+) (\d+))?(?: (\d+))?", re.MULTILINE)
-"""Of all or of one core: user, nice, system, idle, I/O wait, interrupts, soft interrupts, stolen. Guest time, which
-follows, is already in user and nice."""
+_WHOLE_NODE = b"[[-1"
+_LINE = re.compile(rb"^cpu(\d*) +(\d[\d ]*)", re.MULTILINE)
+
+Ticks = dict[int, tuple[int, int]]
+"""Core, or -1 for all -> (idle, total) in clock ticks. Cores that are off have no line."""
+
+
+class _Core(msgspec.Struct, array_like=True, gc=False):
+    """A line's columns, in clock ticks. Guest time, which follows, is already in `user` and `nice`."""
+
+    number: int
+    user: int
+    nice: int
+    system: int
+    idle: int
+    io_wait: int = 0
+    interrupts: int = 0
+    soft_interrupts: int = 0
+    stolen: int = 0
+
+
+_table = msgspec.json.Decoder(list[_Core])
 
 
 class CpuSensor:
@@ -17,33 +38,40 @@ class CpuSensor:
 
     def __init__(self, roots: Roots) -> None:
         self._file = KernelFile(roots.proc / "stat")
-        self._last: dict[int, tuple[int, int]] = {}
+        self._last: Ticks = {}
 
     def read(self, now_ns: int) -> Reading:
-        last, self._last = self._last, _parse(self._file.read())
+        last, self._last = self._last, parse(self._file.read())
         total = _busy_percent(last.get(-1), self._last.get(-1))
-        count = max((core for core in self._last), default=-1) + 1
-        cores = [_busy_percent(last.get(core), self._last.get(core)) for core in range(count)]
+        cores = [_busy_percent(last.get(core), self._last.get(core)) for core in range(max(self._last, default=-1) + 1)]
         missing = {"cpu_percent": _NOT_YET} if total is None else {}
         return Reading({"cpu_percent": total, "cores_percent": cores}, missing)
 
 
-def _parse(text: bytes) -> dict[int, tuple[int, int]]:
-    """Core, or -1 for all -> (idle, total) in clock ticks. Cores that are off have no line."""
-    counters: dict[int, tuple[int, int]] = {}
+def parse(text: bytes) -> Ticks:
+    """Lines that are not as they have always been are passed over."""
     # What follows the cores' lines is one of thousands of numbers on a large machine.
     end = text.find(b"\nintr")
-    for core, *columns in _LINE.findall(text, 0, end if end >= 0 else len(text)):
-        ticks = [int(column or 0) for column in columns]
-        counters[int(core or -1)] = (ticks[3] + ticks[4], sum(ticks))
-    return counters
+    lines = text[: end if end >= 0 else len(text)]
+    try:
+        # Written as JSON, the table is read in C: on a large machine this is a third of the time of line by line.
+        table = _table.decode(_WHOLE_NODE + lines[4:].replace(b"\ncpu", b"],[").replace(b" ", b",") + b"]]")
+    except msgspec.MsgspecError:
+        found = ([int(core or -1), *map(int, numbers.split()[:8])] for core, numbers in _LINE.findall(lines))
+        table = [_Core(*columns) for columns in found if len(columns) > 4]
+    return {core.number: _idle_and_total(core) for core in table}
+
+
+def _idle_and_total(core: _Core) -> tuple[int, int]:
+    idle = core.idle + core.io_wait
+    return idle, idle + core.user + core.nice + core.system + core.interrupts + core.soft_interrupts + core.stolen
 
 
 def _busy_percent(before: tuple[int, int] | None, after: tuple[int, int] | None) -> float | None:
     if before is None or after is None:
         return None
-    total = after[1] - before[1]
+    idle, total = after[0] - before[0], after[1] - before[1]
     if total <= 0:
         return None
     # The kernel's idle and I/O wait counters can step back by a tick.
-    return round(min(100.0, max(0.0, 100.0 * (1 - (after[0] - before[0]) / total))), 2)
+    return round(100 * (total - idle) / total, 2) if 0 <= idle <= total else 100.0 if idle < 0 else 0.0

@@ -34,13 +34,10 @@ class DiskSensor:
     def read(self, now_ns: int) -> Reading:
         if self._listed_ns is None or now_ns - self._listed_ns > _LIST_AGAIN_NS:
             self._whole, self._listed_ns = self._whole_disks(), now_ns
-        last, self._last = self._last, self._read()
+        last, self._last = self._last, _parse(self._file.read(), self._whole)
         interval_s = 0.0 if self._last_ns is None else (now_ns - self._last_ns) / 1e9
         self._last_ns = now_ns
         return Reading({"disks": [_rate(name, last.get(name), new, interval_s) for name, new in self._last.items()]}, {})
-
-    def _read(self) -> dict[str, _Counters]:
-        return {name: counters for name, counters in _parse(self._file.read()).items() if name in self._whole}
 
     def _whole_disks(self) -> frozenset[str]:
         """Disks, not their partitions, nor what stands on other disks."""
@@ -66,11 +63,12 @@ def _rate(name: str, before: _Counters | None, after: _Counters, interval_s: flo
     )
 
 
-def _parse(text: bytes) -> dict[str, _Counters]:
+def _parse(text: bytes, wanted: frozenset[str]) -> dict[str, _Counters]:
     counters: dict[str, _Counters] = {}
     for line in text.splitlines():
-        columns = line.split()
+        columns = line.split(None, 13)
         if len(columns) >= 13 and columns[5].isdigit() and columns[9].isdigit() and columns[12].isdigit():
             name = columns[2].decode("utf-8", "replace")
-            counters[name] = _Counters(int(columns[5]) * _SECTOR_BYTES, int(columns[9]) * _SECTOR_BYTES, int(columns[12]))
+            if name in wanted:
+                counters[name] = _Counters(int(columns[5]) * _SECTOR_BYTES, int(columns[9]) * _SECTOR_BYTES, int(columns[12]))
     return counters

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 from distmon.agent.sensors.base import KernelFile, Reading, Roots, rate
 from distmon.core.events import NetworkRate
 
 _MOST_INTERFACES = 32
-_LINE = re.compile(rb"^ *(\S+): *(\d+)(?: +\d+){7} +(\d+)", re.MULTILINE)
-"""Name, bytes received, bytes sent."""
+_RECEIVED, _SENT = 0, 8
+"""Columns after the interface's name."""
 
 
 class NetworkSensor:
@@ -26,11 +24,11 @@ class NetworkSensor:
         last, self._last = self._last, _parse(self._file.read())
         interval_s = 0.0 if self._last_ns is None else (now_ns - self._last_ns) / 1e9
         self._last_ns = now_ns
-        rates = [self._rate(name, last.get(name), interval_s) for name in self._last]
         # Hosts with containers have hundreds; those that never carried a byte tell nothing.
-        rates = [item for item in rates if item.used_by_training or any(self._last[item.name])]
-        rates.sort(key=lambda item: (not item.used_by_training, -sum(self._last[item.name]), item.name))
-        return Reading({"networks": rates[:_MOST_INTERFACES]}, {})
+        names = [name for name, counts in self._last.items() if any(counts) or name in self.used_by_training]
+        names.sort(key=lambda name: (name not in self.used_by_training, -sum(self._last[name]), name))
+        rates = [self._rate(name, last.get(name), interval_s) for name in names[:_MOST_INTERFACES]]
+        return Reading({"networks": rates}, {})
 
     def _rate(self, name: str, before: tuple[int, int] | None, interval_s: float) -> NetworkRate:
         received, sent = self._last[name]
@@ -43,5 +41,11 @@ class NetworkSensor:
 
 
 def _parse(text: bytes) -> dict[str, tuple[int, int]]:
-    """Interface -> bytes received and sent."""
-    return {name.decode("utf-8", "replace"): (int(got), int(sent)) for name, got, sent in _LINE.findall(text)}
+    """Interface -> bytes received and sent. Lines of another form are passed over; a name may hold a colon."""
+    counts: dict[str, tuple[int, int]] = {}
+    for line in text.splitlines():
+        name, _, rest = line.rpartition(b":")
+        columns = rest.split(None, _SENT + 1)
+        if name and len(columns) > _SENT and columns[_RECEIVED].isdigit() and columns[_SENT].isdigit():
+            counts[name.strip().decode("utf-8", "replace")] = int(columns[_RECEIVED]), int(columns[_SENT])
+    return counts

@@ -7,12 +7,14 @@ import threading
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from distmon.agent.identity import available_cores
 from distmon.agent.sampler import Sampler
 from distmon.agent.sensors import Source
 from distmon.agent.sensors.base import Reading, Roots, Sensor, why
-from distmon.agent.sensors.cpu import CpuSensor
+from distmon.agent.sensors.cpu import CpuSensor, parse
 from distmon.agent.sensors.disks import DiskSensor
 from distmon.agent.sensors.load import LoadSensor
 from distmon.agent.sensors.memory import MemorySensor
@@ -75,6 +77,15 @@ def test_cpu_guest_time_is_not_counted_twice(roots: Roots) -> None:
     sensor.read(0)
     write(roots.proc / "stat", "cpu  50 0 0 50 0 0 0 0 50 0")
     assert sensor.read(SECOND).values["cpu_percent"] == 50.0
+
+
+@given(lines=st.lists(st.lists(st.integers(0, 2**63 - 1), min_size=3, max_size=12), max_size=9))
+def test_cpu_lines_of_any_length_are_read_the_same_by_both_ways(lines: list[list[int]]) -> None:
+    """A line that JSON cannot hold sends all of them the slow way."""
+    rows = [" ".join(map(str, line)) for line in lines]
+    text = "\n".join([f"cpu  {' '.join(['1'] * 10)}", *(f"cpu{core} {row}" for core, row in enumerate(rows))]).encode()
+    expected = {core: (sum(line[3:5]), sum(line[:8])) for core, line in enumerate(lines) if len(line) > 3}
+    assert parse(text) == parse(text + b"\ncpufoo 1 2 3 4") == {-1: (2, 8), **expected}
 
 
 # --- memory and load ------------------------------------------------------------------------------------------------
