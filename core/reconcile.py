@@ -1,0 +1,158 @@
+"""Speedup by steady speed and by wall time, reconciled.
+
+With W samples trained in T seconds of wall time, and v samples/s in steady state, f = (W/v)/T is the share of the wall time that
+the work would have taken at steady speed. Then, exactly,
+
+    S_wall = T1/TN = (W1/WN) x (vN/v1) x (fN/f1)
+
+so that the two speedups differ by the work and by f alone; and 1/f is the wall time, part by part, over W/v.
+Repeated runs are joined by geometric means, which keep the identity.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from distmon.core.intervals import Interval, over_runs, rate_interval, ratio
+from distmon.core.measures import ALL_PHASES, current_generation, elapsed, samples, step_series, step_split, throughput, warmup
+from distmon.core.state import SessionState
+from distmon.core.wall import wall_split
+
+
+class RunFigures(Struct, frozen=True, kw_only=True):
+    """One run. `parts_s` is its wall time, `steady` divided into the phases of a step; they add up to `wall_s`."""
+
+    ranks: int
+    wall_s: float
+    samples: int
+    steady_samples_per_s: Interval | float
+    parts_s: dict[str, float]
+
+    @property
+    def steady(self) -> float:
+        """The steady speed in samples/s."""
+        found = self.steady_samples_per_s
+        return found.estimate if isinstance(found, Interval) else found
+
+    @property
+    def steady_share(self) -> float:
+        """f: from 0 up; beyond 1 where warm-up was faster than steady state."""
+        return self.samples / self.steady / self.wall_s
+
+
+class Reconciled(Struct, frozen=True, kw_only=True):
+    """All runs of one number of ranks against those of the smallest. Efficiencies are per rank, 1 is ideal."""
+
+    ranks: int
+    runs: int
+    wall_s: Interval
+    throughput: Interval
+    samples: float
+    """Geometric mean of the runs."""
+    steady_share: float
+    speedup_by_speed: Interval
+    efficiency_by_speed: float
+    speedup_by_wall: Interval
+    efficiency_by_wall: float
+    """Of samples over wall time: right for strong and for weak scaling alike."""
+    work_factor: float
+    """W1/WN."""
+    speed_factor: float
+    """vN/v1."""
+    share_factor: float
+    """fN/f1."""
+    parts_s: dict[str, float]
+    """Mean seconds of each part of the wall time; they add up to the mean wall time."""
+
+
+def run_figures(state: SessionState) -> RunFigures | None:
+    """The figures of a session; None where its samples, its steady speed or its ranks were not seen."""
+    generation, wall, trained = current_generation(state), elapsed(state), samples(state)
+    speed, split = throughput(generation).mean, wall_split(state)
+    if generation is None or not generation.world_size or not wall or not trained or not speed or split is None:
+        return None
+    cut = (warmup(generation).steps or 0) // generation.series.width
+    durations, counts = step_series(generation)
+    interval = rate_interval(counts[cut:], durations[cut:]) if generation.series.width == 1 else None
+    parts = {name: value for name, value in split.parts().items() if value}
+    return RunFigures(
+        ranks=generation.world_size,
+        wall_s=wall,
+        samples=trained,
+        steady_samples_per_s=speed if interval is None else interval,
+        parts_s=_with_phases(parts, state),
+    )
+
+
+def _with_phases(parts: dict[str, float], state: SessionState) -> dict[str, float]:
+    """The steady time divided as the mean steady step is."""
+    steady = parts.pop("steady", 0.0)
+    split = step_split(current_generation(state))
+    if split is None:
+        return parts | {"steady": steady}
+    shares = {name: split.share(name) for name in ALL_PHASES}
+    return parts | {f"steady {name}": steady * share for name, share in shares.items() if share}
+
+
+def reconcile(runs: Sequence[RunFigures]) -> list[Reconciled]:
+    """A row for each number of ranks, the smallest first."""
+    by_size = {size: [run for run in runs if run.ranks == size] for size in sorted({run.ranks for run in runs})}
+    joined = [_joined(size, found) for size, found in by_size.items()]
+    return [_against(joined[0], each) for each in joined]
+
+
+class _Joined(Struct, frozen=True):
+    ranks: int
+    runs: int
+    wall_s: Interval
+    throughput: Interval
+    samples: float
+    steady_share: float
+    parts_s: dict[str, float]
+
+
+def _joined(size: int, runs: list[RunFigures]) -> _Joined:
+    names = dict.fromkeys(name for run in runs for name in run.parts_s)
+    return _Joined(
+        ranks=size,
+        runs=len(runs),
+        wall_s=over_runs([run.wall_s for run in runs]),
+        throughput=over_runs([run.steady_samples_per_s for run in runs]),
+        samples=_geometric_mean([run.samples for run in runs]),
+        steady_share=_geometric_mean([run.steady_share for run in runs]),
+        parts_s={name: math.fsum(run.parts_s.get(name, 0.0) for run in runs) / len(runs) for name in names},
+    )
+
+
+def _geometric_mean(values: Sequence[float]) -> float:
+    return math.exp(math.fsum(math.log(value) for value in values) / len(values))
+
+
+def _against(base: _Joined, one: _Joined) -> Reconciled:
+    more = one.ranks / base.ranks
+    by_speed, by_wall = ratio(base.throughput, one.throughput), ratio(one.wall_s, base.wall_s)
+    work = base.samples / one.samples
+    return Reconciled(
+        ranks=one.ranks,
+        runs=one.runs,
+        wall_s=one.wall_s,
+        throughput=one.throughput,
+        samples=one.samples,
+        steady_share=one.steady_share,
+        speedup_by_speed=_exactly_one(by_speed) if one is base else by_speed,
+        efficiency_by_speed=by_speed.estimate / more,
+        speedup_by_wall=_exactly_one(by_wall) if one is base else by_wall,
+        efficiency_by_wall=by_wall.estimate / work / more,
+        work_factor=work,
+        speed_factor=by_speed.estimate,
+        share_factor=one.steady_share / base.steady_share,
+        parts_s=one.parts_s,
+    )
+
+
+def _exactly_one(found: Interval) -> Interval:
+    """A point against itself."""
+    return Interval(estimate=1.0, low=1.0, high=1.0, basis=found.basis, runs=found.runs)
