@@ -124,6 +124,8 @@ class WorkerExited(Event, frozen=True, kw_only=True):
     signal: str = ""
     expected: bool = False
     """True when the launcher ended it or had taken its slot away, so that it is no failure."""
+    cause: str = ""
+    """In words, where signal and exit code do not say it: out of memory, or a host that no longer answers."""
     removed: bool = False
     """Its slot had been taken away: it left by Horovod's abort, which a shell shows as 134."""
 
@@ -147,6 +149,8 @@ class Failure(Part, frozen=True, kw_only=True):
     host: str
     signal: str = ""
     exit_code: int | None = None
+    cause: str = ""
+    """In words, where signal and exit code do not say it; as in WorkerExited."""
     last_lines: list[str] = []
 
 
@@ -297,7 +301,7 @@ class StateRestored(Event, frozen=True, kw_only=True):
 
 
 class CommitsCounted(Event, frozen=True, kw_only=True):
-    """What committing the elastic state has cost a worker in one generation, in all so far."""
+    """What committing the elastic state has cost a worker since the last such event."""
 
     worker: str
     rank: int

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from distmon.core import events as ev
+from distmon.core.death import death
 from distmon.core.state import (
     LOST_S,
     GpuMeans,
@@ -73,26 +74,52 @@ def _ranks_assigned(state: SessionState, event: ev.RanksAssigned) -> None:
     for place in event.places:
         rank = _rank(state, place.rank)
         rank.host, rank.local_rank = place.host, place.local_rank
-    _say(state, event.at, "info", f"rendezvous {event.generation}: {event.world_size} ranks")
+    ranks = "1 rank" if event.world_size == 1 else f"{event.world_size} ranks"
+    _say(state, event.at, "info", f"rendezvous {event.generation}: {ranks}")
+    if _elastic(state):
+        state.elastic.assign(event)
+        detail = f"generation {event.generation}: {ranks}"
+        state.membership.append(ev.MembershipChanged(at=event.at, change="rendezvous", detail=detail))
 
 
 def _worker_started(state: SessionState, event: ev.WorkerStarted) -> None:
     rank = _rank(state, event.rank)
     rank.host, rank.local_rank, rank.pid = event.host, event.local_rank, event.pid
-    rank.started_at, rank.exited_at, rank.exit_code, rank.signal = event.at, None, None, ""
+    rank.started_at, rank.exited_at, rank.exit_code, rank.signal, rank.cause = event.at, None, None, "", ""
     if state.job.first_worker_at is None or event.at < state.job.first_worker_at:
         state.job.first_worker_at = event.at
+    if _elastic(state):
+        state.elastic.start(event)
+        _member(state, event, "worker_started", "")
 
 
 def _worker_exited(state: SessionState, event: ev.WorkerExited) -> None:
     rank = _rank(state, event.rank)
-    rank.exit_code, rank.signal, rank.exited_at = event.exit_code, event.signal, event.at
+    rank.exit_code, rank.signal, rank.cause, rank.exited_at = event.exit_code, event.signal, event.cause, event.at
     if event.exit_code == 0 or event.expected:
         how = "ended" if event.exit_code == 0 else "was stopped"
         _say(state, event.at, "info", f"rank {event.rank} {how}", event.rank, event.host)
     else:
-        cause = event.signal or f"exit code {event.exit_code}"
+        cause = death(event.signal, event.exit_code, event.cause)
         _say(state, event.at, "error", f"rank {event.rank} died: {cause}", event.rank, event.host)
+
+
+def _how_it_left(event: ev.WorkerExited) -> str:
+    if event.removed:
+        return "removed: its slot was taken away"
+    if event.expected:
+        return "stopped"
+    return "ended" if event.exit_code == 0 else event.signal or f"exit code {event.exit_code}"
+
+
+def _elastic(state: SessionState) -> bool:
+    """Whether ranks may come and go."""
+    job = state.job.started
+    return job is not None and (job.elastic or job.min_np is not None)
+
+
+def _member(state: SessionState, event: ev.WorkerStarted | ev.WorkerExited, change: ev.ElasticKind, detail: str) -> None:
+    state.membership.append(ev.MembershipChanged(at=event.at, change=change, host=event.host, rank=event.rank, detail=detail))
 
 
 def _output_written(state: SessionState, event: ev.OutputWritten) -> None:
@@ -123,16 +150,39 @@ def _mark_set(state: SessionState, event: ev.MarkSet) -> None:
 
 def _membership_changed(state: SessionState, event: ev.MembershipChanged) -> None:
     state.membership.append(event)
+    state.elastic.change(event)
     severity: Severity = "warning" if event.change in ("host_failed", "host_blacklisted", "host_left") else "info"
     text = f"{event.change.replace('_', ' ')} {event.host} {event.detail}".rstrip()
     _say(state, event.at, severity, text, event.rank, event.host)
 
 
+def _discovery_reported(state: SessionState, event: ev.DiscoveryReported) -> None:
+    state.elastic.discovery = event
+    _say(state, event.at, "info" if event.status == "ok" else "warning", event.detail)
+
+
+def _training_interrupted(state: SessionState, event: ev.TrainingInterrupted) -> None:
+    state.elastic.interrupt(event)
+    _hear(state, event.node)
+
+
+def _state_restored(state: SessionState, event: ev.StateRestored) -> None:
+    state.elastic.restore(event)
+    _hear(state, event.node)
+
+
+def _commits_counted(state: SessionState, event: ev.CommitsCounted) -> None:
+    state.elastic.commits(event)
+
+
 def _worker_identified(state: SessionState, event: ev.WorkerIdentified) -> None:
     rank = _rank(state, event.rank)
     rank.identity, rank.host, rank.local_rank, rank.pid = event, event.host, event.local_rank, event.pid
+    rank.unseen.pop("steps", None)
     generation = _generation(state, event.generation)
     generation.world_size = generation.world_size or event.size
+    if _elastic(state):
+        state.elastic.identify(event)
     _hear(state, event.node)
 
 
@@ -145,6 +195,9 @@ def _steps_recorded(state: SessionState, event: ev.StepsRecorded) -> None:
     if new is None:
         return
     event = new
+    if event.generation > 0 and not generation.ranks:
+        detail = f"generation {event.generation}"
+        state.membership.append(ev.MembershipChanged(at=event.origin, change="resumed", rank=event.rank, detail=detail))
     added = generation.add(event)
     if event.epoch is not None:
         _rank(state, event.rank).epoch = event.epoch
@@ -183,6 +236,8 @@ def _amounts(totals: Totals) -> dict[str, float]:
 
 def _span_recorded(state: SessionState, event: ev.SpanRecorded) -> None:
     rank, ended = _rank(state, event.rank), event.started + event.duration_s
+    if _elastic(state):
+        state.elastic.span(event)
     if ended <= rank.told_until.get(event.span, 0.0):
         return
     rank.told_until[event.span] = ended
@@ -364,6 +419,10 @@ _HANDLERS: dict[type, _Handler] = {
     ev.ActionTaken: _action_taken,
     ev.MarkSet: _mark_set,
     ev.MembershipChanged: _membership_changed,
+    ev.DiscoveryReported: _discovery_reported,
+    ev.TrainingInterrupted: _training_interrupted,
+    ev.StateRestored: _state_restored,
+    ev.CommitsCounted: _commits_counted,
     ev.WorkerIdentified: _worker_identified,
     ev.StepsRecorded: _steps_recorded,
     ev.SpanRecorded: _span_recorded,

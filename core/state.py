@@ -6,6 +6,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Literal
 
+from distmon.core.elastic_state import ElasticState
 from distmon.core.events import (
     Failure,
     GapFound,
@@ -55,6 +56,8 @@ class RankState:
     identity: WorkerIdentified | None = None
     exit_code: int | None = None
     signal: str = ""
+    cause: str = ""
+    """Of its death, in words, where signal and exit code do not say it."""
     started_at: float | None = None
     exited_at: float | None = None
     unseen: dict[str, str] = field(default_factory=dict)
@@ -170,6 +173,8 @@ class SessionState:
     """Of the job over time, from the first step on."""
     spans: deque[Span] = field(default_factory=lambda: deque(maxlen=SPANS))
     membership: list[MembershipChanged] = field(default_factory=list)
+    elastic: ElasticState = field(default_factory=ElasticState)
+    """Of a job whose ranks may come and go; empty else."""
     gaps: list[GapFound] = field(default_factory=list)
     log: deque[LogEntry] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
     output: deque[OutputLine] = field(default_factory=lambda: deque(maxlen=OUTPUT_LINES))
