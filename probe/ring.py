@@ -317,6 +317,15 @@ class RingReader:
             self._cursor += 1
         return records
 
+    @property
+    def position(self) -> int:
+        """The number of the first record of which nothing was given yet."""
+        return self._cursor - len(self._parts)
+
+    def resume(self, position: int) -> None:
+        """Read on from where another reader was; what has gone meanwhile counts as lost."""
+        self._cursor = min(max(position, 0), self._number(_HEAD_AT))
+
     def close(self) -> None:
         """Let go of the file."""
         if self._fd >= 0:
