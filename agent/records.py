@@ -56,6 +56,17 @@ class _Identity(Struct):
     visible_devices: dict[str, str] = {}
 
 
+class WorkerMemory(Struct, frozen=True):
+    """What a worker's next records are understood by, for an agent that goes on after another one."""
+
+    rank: int | None
+    local_rank: int | None
+    visible_devices: dict[str, str]
+    local_job: bool
+    epoch: int | None
+    last_end_ns: int
+
+
 class Worker:
     """Turns the records of one ring into events, in their order.
 
@@ -83,6 +94,15 @@ class Worker:
         self._epoch: int | None = None
         self._steps: list[Step] = []
         self._last_end_ns = header.monotonic_ns
+
+    def memory(self) -> WorkerMemory:
+        """To be taken right after `flush`."""
+        return WorkerMemory(self.rank, self.local_rank, self.visible_devices, self.local_job, self._epoch, self._last_end_ns)
+
+    def restore(self, memory: WorkerMemory) -> None:
+        """Goes on as the worker of which this is the memory."""
+        self.rank, self.local_rank, self.local_job = memory.rank, memory.local_rank, memory.local_job
+        self.visible_devices, self._epoch, self._last_end_ns = memory.visible_devices, memory.epoch, memory.last_end_ns
 
     def take(self, records: Sequence[Record]) -> list[Kept]:
         """Events of everything but steps, which wait for `flush`; they are flushed before a new identity, to keep the order."""
