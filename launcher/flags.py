@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from distmon.core.errors import UsageError
-from distmon.launcher.spec import JobSpec
+from distmon.launcher.spec import LOST_AFTER_S, JobSpec
 
 # Of horovodrun 0.28: every spelling of a flag -> its first spelling here; and how many values it takes.
 _SPELLINGS = {
@@ -98,7 +98,9 @@ def split_arguments(arguments: Sequence[str], own: Mapping[str, int]) -> RunArgu
     return result
 
 
-def job_spec(arguments: RunArguments, *, backend: str, cwd: str, environment: Mapping[str, str]) -> JobSpec:
+def job_spec(
+    arguments: RunArguments, *, backend: str, cwd: str, environment: Mapping[str, str], lost_after_s: float = LOST_AFTER_S
+) -> JobSpec:
     """The job that the words ask for. Raises UsageError for what cannot be meant."""
     if not arguments.command:
         raise UsageError("there is no command to run; write it after --, as in: distmon run -np 2 -- python train.py")
@@ -127,6 +129,7 @@ def job_spec(arguments: RunArguments, *, backend: str, cwd: str, environment: Ma
         backend=backend,
         cwd=cwd,
         environment=dict(environment),
+        lost_after_s=lost_after_s,
     )
 
 

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from distmon.core.errors import UsageError
 from distmon.launcher.facts import Facts
-from distmon.launcher.spec import JobSpec
+from distmon.launcher.spec import LOST_AFTER_S, JobSpec
 
 
 class Places(Struct, frozen=True, kw_only=True):
@@ -55,6 +55,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     """Chosen or given; empty where Horovod chooses."""
     backend: str
     notices: list[Notice]
+    lost_after_s: float = LOST_AFTER_S
+    """A host that says nothing for so long is given up; 0: never."""
 
 
 def make_plan(spec: JobSpec, facts: Facts, places: Places) -> Plan:
@@ -78,6 +80,7 @@ def make_plan(spec: JobSpec, facts: Facts, places: Places) -> Plan:
         hosts=hosts,
         network_interface=interface,
         backend=spec.backend,
+        lost_after_s=spec.lost_after_s,
         notices=[*_spare_slots(spec, facts), *notices],
     )
 

@@ -141,6 +141,7 @@ class Runner:
             "flags": plan.flags,
             "command": plan.command,
             "worker_environment": plan.worker_environment,
+            "lost_after_s": plan.lost_after_s,
             "debug": self._debug,
         }
         self._order(json.dumps(spec) + "\n")

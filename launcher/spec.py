@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+LOST_AFTER_S = 60.0
 
 class JobSpec(Struct, frozen=True, kw_only=True):
     """One job. `flags` are the backend's own, as the user gave them but for the hosts file, which distmon reads itself.
@@ -24,6 +25,8 @@ class JobSpec(Struct, frozen=True, kw_only=True):
     backend: str = "horovod"
     cwd: str
     environment: dict[str, str]
+    lost_after_s: float = LOST_AFTER_S
+    """A host that says nothing for so long is given up; 0: never."""
 
     @property
     def elastic(self) -> bool:

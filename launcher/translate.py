@@ -54,6 +54,7 @@ class Translator:
             case "worker_exited":
                 name = signal_name(record["signal"])
                 how = {"exit_code": record["exit_code"], "expected": record["stopped"], "removed": record["removed"]}
+                how["cause"] = record["cause"]
                 return WorkerExited(at=at, signal=name, **how, **_worker(record))
             case "output":
                 return self._output(at, record)

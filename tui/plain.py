@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from distmon.core.death import death
 from distmon.core.measures import ALL_PHASES, node_means
 from distmon.core.state import NodeState, SessionState
 from distmon.tui.format import MISSING, clean, compact, duration, milliseconds, percent, span, watts
@@ -106,6 +107,6 @@ def _failure(state: SessionState) -> list[str]:
     if failure is None:
         return [f"reason      {clean(state.job.end_detail)}"] if state.job.end_detail else []
     who = f"rank {failure.rank}" if failure.rank is not None else "a process"
-    cause = failure.signal or f"exit code {failure.exit_code if failure.exit_code is not None else MISSING}"
+    cause = death(failure.signal, failure.exit_code, failure.cause) or MISSING
     lines = [f"first failure: {who} on {clean(failure.host) or MISSING}: {clean(cause)}"]
     return lines + [f"  | {clean(line)}" for line in failure.last_lines]

@@ -21,6 +21,8 @@ class Exit(NamedTuple):
     stopped: bool
     """The launcher had asked it to end, or had taken its slot away."""
     last_lines: List[str]
+    cause: str = ""
+    """In words, where signal and exit code do not say it."""
 
 
 def first_failure(exits: List[Exit], generation: int) -> Optional[Exit]:
@@ -37,6 +39,8 @@ def first_failure(exits: List[Exit], generation: int) -> Optional[Exit]:
 
 
 def _is_knock_on(end: Exit) -> bool:
+    if end.cause:
+        return False
     if end.exit_code == 128 + signal.SIGABRT:
         return True
     return end.signal is None and any(text in line for line in end.last_lines for text in KNOCK_ON_TEXT)
@@ -49,5 +53,6 @@ def as_record(end: Exit) -> Dict[str, object]:
         "host": end.host,
         "exit_code": end.exit_code,
         "signal": signal.Signals(end.signal).name if end.signal in list(signal.Signals) else "",
+        "cause": end.cause,
         "last_lines": end.last_lines,
     }

@@ -10,6 +10,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
 from . import processes, remote
 from .channel import EventWriter
 from .failure import Exit
+from .liveness import Liveness
 from .outfiles import OutputFiles
 from .supervisor import FIRM, POLITE
 from .worker import Worker
@@ -59,6 +60,7 @@ class Job:
         self._assigned: Set[Tuple[str, int]] = set()
         self.stopping = False
         self.exits: List[Exit] = []
+        self.liveness = Liveness(spec["lost_after_s"], self._tell_liveness)
         self._failed_at: Optional[float] = None
         self._workers: List[Worker] = []
         self._started = 0
@@ -98,7 +100,7 @@ class Job:
         for end in reversed(self.exits):
             if (end.host, end.local_rank) == (host, local_rank):
                 signum = end.signal if end.signal in list(signal.Signals) else None
-                return end.rank, signal.Signals(signum).name if signum else f"exit code {end.exit_code}"
+                return end.rank, end.cause or (signal.Signals(signum).name if signum else f"exit code {end.exit_code}")
         return self._ranks.get((host, local_rank)), ""
 
     def run_worker(self, command: WorkerCommand, place: Place, settings: Any, events: List[Any]) -> int:
@@ -111,14 +113,14 @@ class Job:
         except OSError as error:
             return self._not_launched(place, error)
         while worker.read(POLL_S):
+            self._look_after(worker, place)
             if worker.ordered_at is None and (any(e.is_set() for e in events) or (place.static and self._overdue())):
                 worker.order(POLITE)
         code = worker.finish()
         if place.local:
             processes.send(processes.marked(mark), signal.SIGKILL)
         if worker.exit is None:
-            lost = {"exit_code": code, "signal": None, "pid": None}
-            self._record_exit(lost, place, worker.ordered_at is not None, worker.last_lines())
+            self._record_loss(worker, code, place)
         if files:
             files.close()
         with self._lock:
@@ -170,6 +172,7 @@ class Job:
             "cwd": _latin(os.getcwd()),
             "open_files": processes.inherited_open_files_limit() if place.local else None,
             "mark": mark,
+            "lost_after_s": 0 if place.local else self.liveness.limit_s,
         }
 
     def _launch(self, spec: Dict[str, Any], place: Place, settings: Any, files: Optional[OutputFiles]) -> Worker:
@@ -178,6 +181,8 @@ class Job:
         else:
             command = remote.ssh_command(place.host, sys.executable, settings.ssh_port, settings.ssh_identity_file)
         worker = Worker(command, remote.payload(spec), lambda frame: self._on_frame(frame, place, worker, files))
+        if not place.local:
+            self.liveness.expect(place.host)
         with self._lock:
             self._workers.append(worker)
         worker.feed()
@@ -208,6 +213,36 @@ class Job:
             text = f"rank {self._names_now(place)['rank']} on {place.host}: {frame['text']}"
             self.writer.emit("notice", severity="warning", text=text)
 
+    def _look_after(self, worker: Worker, place: Place) -> None:
+        """Tell of a host that has become silent, and give it up in the end."""
+        if place.local:
+            return
+        self.liveness.heard(place.host, worker.heard_at)
+        self.liveness.look(place.host)
+        if self.liveness.lost(place.host):
+            worker.cut()
+
+    def _tell_liveness(self, host: str, state: str, silence_s: float) -> None:
+        ranks = ", ".join(str(rank) for rank in sorted(self._ranks[slot] for slot in self._assigned if slot[0] == host))
+        if state == "back":
+            self.writer.emit("notice", severity="info", text=f"{host} answers again after {silence_s:.0f} s")
+            return
+        until = f"; it is given up {self.liveness.limit_s:g} s after its last word" if self.liveness.limit_s else ""
+        text = f"{host} (rank {ranks}) has not answered for {silence_s:.0f} s: its network may be cut{until}"
+        self.writer.emit("notice", severity="warning", text=text)
+
+    def _record_loss(self, worker: Worker, code: int, place: Place) -> None:
+        """A worker whose connection ended before it: how it ended itself is not known."""
+        silent_since = self.liveness.silent_since(place.host)
+        asked = worker.ordered_at is not None and silent_since is None
+        frame: Dict[str, Any] = {"exit_code": code, "signal": None, "pid": None}
+        if silent_since is not None:
+            frame["cause"] = f"{place.host} did not answer for {time.monotonic() - silent_since:.0f} s"
+            frame["silent_since_ns"] = int(silent_since * 1e9)
+        elif not place.local and not asked:
+            frame["cause"] = f"the connection to {place.host} ended; how the rank did is not known"
+        self._record_exit(frame, place, asked, worker.last_lines())
+
     def _record_exit(self, frame: Dict[str, Any], place: Place, asked: bool, last_lines: List[str]) -> None:
         # Another host's monotonic clock says nothing here.
         at_ns = frame["at_ns"] if place.local and "at_ns" in frame else int(time.monotonic() * 1e9)
@@ -217,15 +252,17 @@ class Job:
             generation=self.generation,
             exit_code=frame["exit_code"],
             signal=frame["signal"],
-            at_ns=at_ns,
+            # When a host was cut off, not when it was given up: those that died of it did so in between.
+            at_ns=frame.get("silent_since_ns", at_ns),
             stopped=asked or removed,
             last_lines=last_lines,
+            cause=frame.get("cause", ""),
             **self._names_now(place),
         )
         self.exits.append(end)
         if end.exit_code != 0 and self._failed_at is None:
             self._failed_at = time.monotonic()
-        told = {name: getattr(end, name) for name in ("exit_code", "signal", "stopped", "generation")}
+        told = {name: getattr(end, name) for name in ("exit_code", "signal", "stopped", "generation", "cause")}
         self.writer.emit(
             "worker_exited", t=at_ns, pid=frame["pid"], removed=removed and not asked, **told, **self._names_now(place)
         )

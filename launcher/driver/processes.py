@@ -114,6 +114,15 @@ def name_of(pid: int) -> str:
         return ""
 
 
+def oom_kills() -> int:
+    """Processes that the kernel has ended since its start to get memory back, in control groups too; 0 if unknown."""
+    try:
+        with open("/proc/vmstat", "rb") as file:
+            return next((int(line.split()[1]) for line in file if line.startswith(b"oom_kill ")), 0)
+    except OSError:
+        return 0
+
+
 def send(pids: Iterable[int], signum: int) -> None:
     """Signal each process; one that is gone, or no longer ours, is passed over."""
     for pid in pids:

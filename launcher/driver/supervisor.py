@@ -1,8 +1,9 @@
 """One worker's guardian: starts it, passes its output on as JSON lines, and ends it with everything it started.
 
 Runs on the worker's host in a Python of its own (`python -I -S`, see remote.py), fed on standard input with a spec and then with
-one-byte commands; the end of that input means that the driver is gone. It adopts orphans, so that a helper that leaves the
-session or forks twice is still found. Standard library only, and sent as source to other hosts: imports nothing of distmon.
+one-byte commands and beats; the end of that input, or a long silence, means that the driver is gone. It adopts orphans, so that a
+helper that leaves the session or forks twice is still found. Standard library only, and sent as source to other hosts: imports
+nothing of distmon.
 """
 
 import errno
@@ -20,10 +21,16 @@ from .lines import LineSplitter, Piece
 
 POLITE = b"T"
 FIRM = b"K"
+BEAT = b"."
+BEAT_S = 2.0
+"""Driver and supervisor each say so often that they are there: a cut network tells neither."""
 RANK_GRACE_S = 5.0
 """From SIGTERM to SIGKILL, for the worker itself (Horovod's own value)."""
 LEFTOVER_GRACE_S = 1.0
 """For what the worker leaves behind: to end by itself, and again from SIGTERM to SIGKILL."""
+LOST_MARGIN_S = 10.0
+"""The driver gives a silent host up first; a worker must not end while it may still be waited for."""
+OUT_OF_MEMORY = "out of memory: the kernel ended a process to get some back"
 FLUSH_AFTER_S = 0.2
 POLL_S = 0.05
 CHUNK = 65536
@@ -67,10 +74,17 @@ class Supervisor:
         self.firm = False
         self.firm_told = False
         self.leftovers_told: Set[int] = set()
+        self.driver_heard_at = time.monotonic()
+        self.beat_at = 0.0
+        self.outbox = b""
+        self.held = False
+        self.oom_kills = (processes.oom_kills(),) * 2
+        """As counted at the two last beats: a death just after a beat belongs to the interval before."""
 
     def run(self) -> None:
         self._prepare()
         if not self._start():
+            self._deliver_rest()
             return
         while not self._finished():
             for key, _ in self.selector.select(self._patience()):
@@ -78,9 +92,11 @@ class Supervisor:
             self._flush_stale()
             self._reap()
             self._press()
+            self._beat()
         self._reap()
         self._drain()
         self._close_pipes()
+        self._deliver_rest()
 
     def _prepare(self) -> None:
         processes.adopt_orphans()
@@ -96,6 +112,7 @@ class Supervisor:
         signal.signal(signal.SIGINT, lambda *_: None)
         signal.signal(signal.SIGHUP, lambda *_: self._ask())
         self.selector.register(wake_read, selectors.EVENT_READ, lambda: os.read(wake_read, CHUNK))
+        os.set_blocking(self.frames, False)
         if self.control is not None:
             self.selector.register(self.control, selectors.EVENT_READ, self._on_control)
 
@@ -140,13 +157,17 @@ class Supervisor:
         os.set_blocking(fd, False)
         self.pipes[stream] = fd
         self.splitters[stream] = LineSplitter()
-        self.selector.register(fd, selectors.EVENT_READ, lambda: self._on_output(stream))
+        self._register(stream)
+
+    def _register(self, stream: str) -> None:
+        self.selector.register(self.pipes[stream], selectors.EVENT_READ, lambda: self._on_output(stream))
 
     # --- what comes in ---
 
     def _on_control(self) -> None:
         assert self.control is not None
         data = os.read(self.control, 64)
+        self.driver_heard_at = time.monotonic()
         if FIRM in data:
             self.firm = True
         if POLITE in data or not data:
@@ -204,7 +225,8 @@ class Supervisor:
             self._emit_pieces(stream, splitter.flush())
         signum = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
         code = os.WEXITSTATUS(status) if signum is None else 128 + signum
-        self._emit("exited", exit_code=code, signal=signum, pid=self.rank_pid, at_ns=int(self.exited_at * 1e9))
+        cause = OUT_OF_MEMORY if signum == signal.SIGKILL and processes.oom_kills() > self.oom_kills[0] else ""
+        self._emit("exited", exit_code=code, signal=signum, pid=self.rank_pid, at_ns=int(self.exited_at * 1e9), cause=cause)
 
     # --- ending ---
 
@@ -214,6 +236,8 @@ class Supervisor:
     def _press(self) -> None:
         """Send what is due: SIGKILL to a worker that outstays its grace, then to what it left behind."""
         now = time.monotonic()
+        if self._driver_lost():
+            self._ask()
         if self.firm:
             processes.send(self._rest(), signal.SIGKILL)
         elif self.exited_at is None:
@@ -235,14 +259,27 @@ class Supervisor:
         if since_exit >= patience + LEFTOVER_GRACE_S:
             processes.send(rest, signal.SIGKILL)
 
+    def _driver_lost(self) -> bool:
+        limit = self.spec["lost_after_s"]
+        return bool(limit) and time.monotonic() - self.driver_heard_at > limit + LOST_MARGIN_S
+
+    def _beat(self) -> None:
+        now = time.monotonic()
+        if now - self.beat_at < BEAT_S:
+            return
+        self.beat_at = now
+        self.oom_kills = (self.oom_kills[1], processes.oom_kills())
+        if not self.outbox:
+            self._emit("beat")
+
     def _finished(self) -> bool:
         return self.exited_at is not None and not self._rest()
 
-    def _patience(self) -> Optional[float]:
-        """Seconds to sleep at most; None while only the worker or the driver can bring news."""
-        if self.firm or self.exited_at is not None or self.asked_at is not None:
+    def _patience(self) -> float:
+        """Seconds to sleep at most."""
+        if self.firm or self.exited_at is not None or self.asked_at is not None or self.outbox:
             return POLL_S
-        return FLUSH_AFTER_S if any(splitter.unfinished for splitter in self.splitters.values()) else None
+        return FLUSH_AFTER_S if any(splitter.unfinished for splitter in self.splitters.values()) else BEAT_S
 
     # --- what goes out ---
 
@@ -252,17 +289,45 @@ class Supervisor:
 
     def _emit(self, frame: str, **fields: Any) -> None:
         fields.update(frame=frame)
-        data = json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+        self.outbox += json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+        self._push()
+
+    def _push(self) -> None:
+        """Send what waits. A cut network takes nothing for a while; then the worker's output waits in its pipes."""
         try:
-            while data:
-                data = data[os.write(self.frames, data) :]
+            while self.outbox:
+                self.outbox = self.outbox[os.write(self.frames, self.outbox) :]
+        except BlockingIOError:
+            pass
         except OSError:
             # Nobody listens any more; the end of the control input says what to do about it.
+            self.outbox = b""
+        self._hold(bool(self.outbox))
+
+    def _hold(self, held: bool) -> None:
+        """Read nothing of the worker while the driver takes nothing, and go on once it does."""
+        if held == self.held:
             return
+        self.held = held
+        if held:
+            for fd in self.pipes.values():
+                self.selector.unregister(fd)
+            self.selector.register(self.frames, selectors.EVENT_WRITE, self._push)
+        else:
+            self.selector.unregister(self.frames)
+            for stream in self.pipes:
+                self._register(stream)
+
+    def _deliver_rest(self) -> None:
+        """Wait for a driver that is there to take the last frames."""
+        while self.outbox and self.control is not None and not self._driver_lost():
+            for key, _ in self.selector.select(POLL_S):
+                key.data()
 
     def _close_pipe(self, stream: str) -> None:
         fd = self.pipes.pop(stream)
-        self.selector.unregister(fd)
+        if not self.held:
+            self.selector.unregister(fd)
         os.close(fd)
 
     def _close_pipes(self) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Callable, Deque, Dict, List, Optional
 
 from .failure import LAST_LINES
 from .lines import LineSplitter
+from .supervisor import BEAT, BEAT_S
 
 CHUNK = 65536
 ORDER_PATIENCE_S = 8.0
@@ -24,6 +25,9 @@ class Worker:
         self.tails: Dict[str, Deque[str]] = {name: collections.deque(maxlen=LAST_LINES) for name in ("stdout", "stderr")}
         self.exit: Optional[Dict[str, Any]] = None
         self.ordered_at: Optional[float] = None
+        self.heard_at = time.monotonic()
+        """When its supervisor last said anything."""
+        self._beat_at = 0.0
         self._on_frame = on_frame
         self._payload: Optional[bytes] = payload
         self._orders: List[bytes] = []
@@ -60,10 +64,18 @@ class Worker:
         finally:
             self._input.release()
 
+    def cut(self) -> None:
+        """End its transport: its host is given up."""
+        self.process.kill()
+
     def read(self, timeout_s: float) -> bool:
         """Handle what has come; False once the supervisor has closed its output."""
-        if self.ordered_at is not None and time.monotonic() - self.ordered_at > ORDER_PATIENCE_S:
+        now = time.monotonic()
+        if self.ordered_at is not None and now - self.ordered_at > ORDER_PATIENCE_S:
             self.process.kill()
+        if now - self._beat_at >= BEAT_S:
+            self._beat_at = now
+            self._beat()
         going = True
         for key, _ in self._selector.select(timeout_s):
             going = key.data() and going
@@ -86,6 +98,14 @@ class Worker:
         """What it said last: on stderr, else on stdout."""
         return list(self.tails["stderr"] or self.tails["stdout"])
 
+    def _beat(self) -> None:
+        """Let the supervisor know that the driver is there. A transport that is stuck takes it later, or never."""
+        if self._input.acquire(blocking=False):
+            try:
+                self._write(BEAT)
+            finally:
+                self._input.release()
+
     def _write(self, data: bytes) -> None:
         assert self.process.stdin is not None
         view = memoryview(data)
@@ -99,6 +119,8 @@ class Worker:
     def _on_frames(self) -> bool:
         assert self.process.stdout is not None
         data = os.read(self.process.stdout.fileno(), CHUNK)
+        if data:
+            self.heard_at = time.monotonic()
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             self._handle(json.loads(line.decode("utf-8")))

@@ -139,6 +139,8 @@ class Failure(Struct, kw_only=True):
     host: str
     signal: str
     exit_code: int | None
+    cause: str
+    """In words, where signal and exit code do not say it; may be empty."""
     last_lines: list[str]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from distmon.core.death import death
 from distmon.replay.report import model
 from distmon.replay.report.words import DASH, count, number, seconds, share, unit
 
@@ -267,5 +268,5 @@ def _failure(session: model.Session) -> list[str]:
         return []
     who = "the job" if failure.rank is None else f"rank {failure.rank}"
     host = f" on {failure.host}" if failure.host else ""
-    died = failure.signal or (DASH if failure.exit_code is None else f"exit code {failure.exit_code}")
+    died = death(failure.signal, failure.exit_code, failure.cause) or DASH
     return [f"first to die: {who}{host}, {died}", *(f"  {line}" for line in failure.last_lines)]

@@ -201,6 +201,7 @@ def _failure(state: SessionState) -> model.Failure | None:
         rank=failure.rank,
         host=plain(failure.host),
         signal=plain(failure.signal),
+        cause=plain(failure.cause),
         exit_code=failure.exit_code,
         last_lines=[masked(plain(line)) for line in failure.last_lines],
     )

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from distmon.core.death import death
 from distmon.core.errors import DistmonError, UsageError
 from distmon.core.measures import steps
 from distmon.replay.session_file import load_state
@@ -151,7 +152,7 @@ def _why(recording: Path, exit_code: int, lines: list[str]) -> str:
         said = job.end_detail if job else lines[-1].removeprefix("distmon: ") if lines else ""
         return f"the run failed with exit code {exit_code}: {clean(said) or 'it said nothing'}"
     last = f": {clean(failure.last_lines[-1])}" if failure.last_lines else ""
-    return f"rank {failure.rank} of the job failed ({failure.signal or f'exit code {failure.exit_code}'}){last}"
+    return f"rank {failure.rank} of the job failed ({death(failure.signal, failure.exit_code, failure.cause)}){last}"
 
 
 def _times(ratio: Comparison) -> str:

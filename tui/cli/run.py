@@ -19,13 +19,15 @@ from distmon.core.state import SessionState
 from distmon.launcher.flags import job_spec, split_arguments
 from distmon.launcher.horovod import plan_job
 from distmon.launcher.rundir import job_directory
+from distmon.launcher.spec import LOST_AFTER_S
 from distmon.replay.paths import new_recording, remove_recording
 from distmon.tui.format import clean
 from distmon.tui.job import LaunchedJob, new_session_id
 from distmon.tui.plain import PlainView, summary_lines
 from distmon.tui.terminal import can_show_app, run_app
 
-OWN_FLAGS = {"--headless": 0, "--debug": 0, "--help": 0, "-h": 0, "--record": 1, "--backend": 1, "--samples-per-step": 1}
+OWN_FLAGS = dict.fromkeys(("--headless", "--debug", "--help", "-h"), 0)
+OWN_FLAGS |= dict.fromkeys(("--record", "--backend", "--lost-after", "--samples-per-step"), 1)
 BACKENDS = ("horovod",)
 POLL_S = 0.1
 EPILOG = """\
@@ -48,6 +50,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="samples that one rank trains in a step, where distmon cannot see it from the data loader",
     )
+    parser.add_argument(
+        "--lost-after",
+        type=float,
+        default=LOST_AFTER_S,
+        metavar="SECONDS",
+        help="give up a host that says nothing for so long, 0 for never (default: %(default)g)",
+    )
 
 
 def split_words(words: list[str]) -> tuple[list[str], list[str]]:
@@ -63,8 +72,16 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.samples_per_step < 1:
             raise UsageError(f"--samples-per-step takes a number from 1 up, not {arguments.samples_per_step}")
         environment["DISTMON_SAMPLES_PER_STEP"] = str(arguments.samples_per_step)
+    if arguments.lost_after != 0 and not arguments.lost_after >= 10:
+        raise UsageError(f"--lost-after takes 0 for never, or at least 10 seconds, not {arguments.lost_after:g}")
     words = split_arguments(arguments.words, {})
-    spec = job_spec(words, backend=arguments.backend, cwd=str(Path.cwd()), environment=environment)
+    spec = job_spec(
+        words,
+        backend=arguments.backend,
+        cwd=str(Path.cwd()),
+        environment=environment,
+        lost_after_s=arguments.lost_after,
+    )
     show_app = not arguments.headless and can_show_app()
     session_id = new_session_id()
     with job_directory() as folder:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from distmon.core.death import death
 from distmon.core.state import JobState
 from distmon.tui.format import MISSING, clean, compact, duration, fit
 from distmon.tui.glyphs import STATES
@@ -129,7 +130,7 @@ def _failure(facts: Facts, palette: Palette) -> Line:
             clean(job.end_detail) or f"the job ended with exit code {job.exit_code}", style("bad", bold=True)
         )
     who = f"rank {failure.rank}" if failure.rank is not None else "a process"
-    cause = failure.signal or f"exit code {failure.exit_code if failure.exit_code is not None else MISSING}"
+    cause = death(failure.signal, failure.exit_code, failure.cause) or MISSING
     line.add(f"{who} on {clean(failure.host) or MISSING} died first: {clean(cause)}", style("bad", bold=True))
     if failure.last_lines:
         line.add("  " + clean(failure.last_lines[-1]), style("text"))
