@@ -97,7 +97,10 @@ def _worker_exited(state: SessionState, event: ev.WorkerExited) -> None:
     rank = _rank(state, event.rank)
     rank.exit_code, rank.signal, rank.cause, rank.exited_at = event.exit_code, event.signal, event.cause, event.at
     if event.exit_code == 0 or event.expected:
-        how = "ended" if event.exit_code == 0 else "was stopped"
+    if _elastic(state):
+        state.elastic.exit(event)
+        _member(state, event, "worker_exited", _how_it_left(event))
+        how = "ended" if event.exit_code == 0 else "was removed" if event.removed else "was stopped"
         _say(state, event.at, "info", f"rank {event.rank} {how}", event.rank, event.host)
     else:
         cause = death(event.signal, event.exit_code, event.cause)
@@ -109,7 +112,7 @@ def _how_it_left(event: ev.WorkerExited) -> str:
         return "removed: its slot was taken away"
     if event.expected:
         return "stopped"
-    return "ended" if event.exit_code == 0 else event.signal or f"exit code {event.exit_code}"
+    return "ended" if event.exit_code == 0 else death(event.signal, event.exit_code, event.cause)
 
 
 def _elastic(state: SessionState) -> bool:
