@@ -96,10 +96,10 @@ def _worker_started(state: SessionState, event: ev.WorkerStarted) -> None:
 def _worker_exited(state: SessionState, event: ev.WorkerExited) -> None:
     rank = _rank(state, event.rank)
     rank.exit_code, rank.signal, rank.cause, rank.exited_at = event.exit_code, event.signal, event.cause, event.at
-    if event.exit_code == 0 or event.expected:
     if _elastic(state):
         state.elastic.exit(event)
         _member(state, event, "worker_exited", _how_it_left(event))
+    if event.exit_code == 0 or event.expected:
         how = "ended" if event.exit_code == 0 else "was removed" if event.removed else "was stopped"
         _say(state, event.at, "info", f"rank {event.rank} {how}", event.rank, event.host)
     else:
