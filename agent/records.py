@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 
 from distmon.core.events import (
     AnyEvent,
+    CommitsCounted,
     EpochStarted,
     GapFound,
     MarkSet,
@@ -19,7 +20,9 @@ from distmon.core.events import (
     PhaseUnseen,
     ProgressDeclared,
     SpanRecorded,
+    StateRestored,
     StepsRecorded,
+    TrainingInterrupted,
     WorkerIdentified,
 )
 from distmon.probe.ring import Header, Message, Record, Span, Step
@@ -305,6 +308,9 @@ _MESSAGES: dict[str, tuple[type[Any], tuple[str, ...]]] = {
     "progress": (ProgressDeclared, ("epochs", "steps_per_epoch")),
     "unseen": (PhaseUnseen, ("field", "reason")),
     "mark": (MarkSet, ("text", "step")),
+    "interrupted": (TrainingInterrupted, ("cause", "generation")),
+    "restored": (StateRestored, ("generation", "committed_generation", "committed_steps")),
+    "commits": (CommitsCounted, ("generation", "commits", "total_s")),
 }
 """Type of message -> its event, and the fields that the message brings to it."""
 _WITHOUT_EVENT = ("epoch", "phase")

@@ -4,7 +4,7 @@ import os
 from types import ModuleType
 from typing import Any
 
-from . import keras_hooks, tensorflow_hooks, torch_hooks, worker
+from . import elastic_hooks, keras_hooks, tensorflow_hooks, torch_hooks, worker
 from .patching import Function, wrap
 from .ring import monotonic_ns, process_start_ticks
 
@@ -18,6 +18,8 @@ def install(basics: ModuleType) -> None:
     if hasattr(cls, "init") and hasattr(cls, "shutdown"):
         wrap(cls, "init", _timed_init)
         wrap(cls, "shutdown", _timed_shutdown)
+        # A script may decorate its function before it calls init.
+        elastic_hooks.install()
 
 
 def _timed_init(original: Function) -> Function:
