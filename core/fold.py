@@ -11,6 +11,7 @@ from typing import Any
 
 from distmon.core import events as ev
 from distmon.core.death import death
+from distmon.core.readings import gpu_utilization_percent
 from distmon.core.state import (
     LOST_S,
     GpuMeans,
@@ -309,6 +310,8 @@ def _node_sampled(state: SessionState, event: ev.NodeSampled) -> None:
         if gpu.instance is None:
             _add_gpu(node.gpus.setdefault(gpu.index, GpuMeans()), gpu, event.interval_s)
     node.power_history.append((event.at, node_power_w(event)))
+    if event.gpus:
+        node.gpu_history.append((event.at, gpu_utilization_percent(event)))
 
 
 def _add_cores(node: NodeState, percents: list[float | None], interval_s: float) -> None:

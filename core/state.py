@@ -124,6 +124,8 @@ class NodeState:
     sample: NodeSampled | None = None
     cpu_history: deque[tuple[float, float | None]] = field(default_factory=lambda: deque(maxlen=HISTORY))
     power_history: deque[tuple[float, float | None]] = field(default_factory=lambda: deque(maxlen=HISTORY))
+    gpu_history: deque[tuple[float, float | None]] = field(default_factory=lambda: deque(maxlen=HISTORY))
+    """Mean utilisation of its GPUs."""
     cpu_percent_seconds: float = 0.0
     cpu_seconds: float = 0.0
     core_percent_seconds: list[float] = field(default_factory=list)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from textual.binding import Binding
 
-from distmon.tui.screens.registry import SCREENS
+from distmon.tui.screens.registry import TABS
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("only_rank", ("r",), "rank's output", "only the output of the selected rank; again: all", "Find", "overview"),
     *(
         Command(f"go('{screen.name}')", screen.keys, screen.title, screen.help, "Screens", "app")
-        for screen in SCREENS
+        for screen in TABS
     ),
     *(
         Command(f"panel({i})", (str(i),), f"panel {i}", f"to panel {i}; again: the whole screen", "Panels")
@@ -58,12 +58,26 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command("verdicts", ("v",), "why", "what holds the job back: evidence and what to try", "Panels", footer=4),
     Command("window", ("w",), "time window", "charts: whole session, or the last 1, 5, 15 minutes", "Panels"),
+    Command("pan(-1)", ("less_than_sign",), "earlier", "charts: a quarter of the window earlier", "Panels"),
+    Command("pan(1)", ("greater_than_sign",), "later", "charts: a quarter of the window later", "Panels"),
+    Command("log_axis", ("l",), "log axis", "charts: a logarithmic value axis, or a plain one", "Panels"),
+    Command("crosshair", ("x",), "crosshair", "a crosshair on all charts; left and right move it", "Panels"),
+    Command("problems", ("p",), "problems only", "only rows that need a look; again: all", "Find"),
     Command("navigate('up')", ("up", "k"), "up", "one row up; a scroll up stops following", "Move"),
     Command("navigate('down')", ("down", "j"), "down", "one row down", "Move"),
     Command("navigate('page_up')", ("pageup",), "page up", "one page up", "Move"),
     Command("navigate('page_down')", ("pagedown",), "page down", "one page down", "Move"),
     Command("navigate('first')", ("g",), "first", "first row", "Move"),
     Command("navigate('last')", ("G", "f"), "last, follow", "last row; a log follows its end again", "Move"),
+    *(
+        Command("next_metric", ("d",), "measure", "the next measure in heat maps and charts", "Find", screen, 6)
+        for screen in ("ranks", "nodes")
+    ),
+    *(
+        Command(f"aside('{where}')", (where,), where, f"heat map and crosshair: to the {where}", "Move", screen)
+        for screen in ("overview", "ranks", "nodes", "node")
+        for where in ("left", "right")
+    ),
     Command("play_pause", ("space",), "play/pause", "play or pause", "Play", "bar", 1),
     Command("faster", ("plus", "equals_sign"), "faster", "play faster", "Play", "bar", 2),
     Command("slower", ("minus",), "slower", "play slower", "Play", "bar", 3),
@@ -79,7 +93,8 @@ COMMANDS: tuple[Command, ...] = (
 
 _NAMES = {
     "question_mark": "?", "slash": "/", "full_stop": ".", "comma": ",", "plus": "+", "minus": "-", "equals_sign": "=",
-    "left_square_bracket": "[", "right_square_bracket": "]", "escape": "Esc", "enter": "Enter", "tab": "Tab",
+    "left_square_bracket": "[", "right_square_bracket": "]", "less_than_sign": "<",
+    "greater_than_sign": ">", "escape": "Esc", "enter": "Enter", "tab": "Tab",
     "shift+tab": "Shift+Tab", "pageup": "PgUp", "pagedown": "PgDn", "up": "↑", "down": "↓", "left": "←", "right": "→",
     "space": "Space", "home": "Home", "end": "End", "ctrl+c": "^C", "ctrl+p": "^P", "ctrl+q": "^Q",
     "ctrl+z": "^Z",

@@ -12,6 +12,8 @@ from functools import cached_property, lru_cache
 from rich.style import Style
 from textual.theme import Theme
 
+HEAT_LEVELS = 8
+"""Levels of a heat map, coldest first: the roles cool0 to cool7 and hot0 to hot7."""
 PHASE_ROLES = ("input_wait", "compute", "exposed_communication", "optimizer", "rest")
 
 
@@ -62,6 +64,9 @@ class Palette:
             styles[f"series{number}"] = Style(color=colour)
             faint = Style(color=colour, dim=True) if self.ansi else Style(color=mixed(colour, self.background, 0.62))
             styles[f"series{number}_area"] = faint
+        for level in range(HEAT_LEVELS):
+            styles[f"cool{level}"] = Style(color=_heat(self, ("muted", "accent", "series4"), level))
+            styles[f"hot{level}"] = Style(color=_heat(self, ("muted", "warn", "bad"), level))
         return styles
 
     def style(self, role: str, *, bold: bool = False, selected: bool = False) -> Style:
@@ -80,6 +85,15 @@ def _style(palette: Palette, role: str, bold: bool, selected: bool) -> Style:
     if selected:
         style = style + (Style(reverse=True) if palette.ansi else Style(bgcolor=palette.selected))
     return style
+
+
+def _heat(palette: Palette, stops: tuple[str, str, str], level: int) -> str:
+    """A colour on the way through three roles; the terminal's own colours do not mix."""
+    names = [palette.series[4] if stop == "series4" else getattr(palette, stop) for stop in stops]
+    place = level / (HEAT_LEVELS - 1) * 2
+    if palette.ansi:
+        return str(names[round(place)])
+    return mixed(names[0], names[1], place) if place <= 1 else mixed(names[1], names[2], place - 1)
 
 
 def mixed(colour: str, other: str, share: float) -> str:

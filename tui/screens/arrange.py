@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 MIN_WIDTH, MIN_HEIGHT = 40, 10
@@ -149,6 +151,28 @@ def _logs(area: Box, situation: Situation) -> dict[str, Box]:
         return {"details": area}
     events = area.width * 2 // 5
     return {"events": resized(area, width=events), "output": Box(events, area.y, area.width - events, area.height)}
+
+
+Rows = Sequence[tuple[int, Sequence[tuple[str, int]]]]
+"""Rows of panels: the weight of each row's height, and of each of its panels' widths."""
+
+
+def in_rows(area: Box, rows: Rows) -> dict[str, Box]:
+    """Panels side by side in rows below one another, by weight; they tile the area."""
+    places = {}
+    for (top, bottom), (_, panels) in zip(_cuts(area.y, area.height, [weight for weight, _ in rows]), rows, strict=True):
+        for (left, right), (name, _) in zip(_cuts(area.x, area.width, [share for _, share in panels]), panels, strict=True):
+            places[name] = Box(left, top, right - left, bottom - top)
+    return places
+
+
+def _cuts(start: int, length: int, weights: Sequence[int]) -> list[tuple[int, int]]:
+    """A length cut by weight, as (from, to)."""
+    total, done, cuts = sum(weights), 0, [start]
+    for weight in weights:
+        done += weight
+        cuts.append(start + length * done // total)
+    return list(pairwise(cuts))
 
 
 def resized(box: Box, *, width: int | None = None, height: int | None = None) -> Box:

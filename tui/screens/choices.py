@@ -16,11 +16,19 @@ class Choices:
     zoomed: str | None = None
     details: Subject | None = None
     window: int = 0
-    """Index of the chart's time window."""
+    """Index of the charts' time window."""
+    end: float | None = None
+    """Where that window ends; None follows the session."""
+    log: bool = False
+    """Whether charts have a logarithmic value axis."""
     sorts: dict[str, tuple[str, bool]] = field(default_factory=dict)
     """Column and whether it descends, per table."""
     filters: dict[str, str] = field(default_factory=dict)
     only_rank: int | None = None
+    problems: bool = False
+    """Only rows that need a look."""
+    metric: int = 0
+    """Which measure the heat maps show, by its number on the screen."""
 
     def next_sort(self, panel: str, columns: tuple[str, ...]) -> None:
         column = (

@@ -15,7 +15,7 @@ from distmon.tui.bindings import WHILE_HELPING, Command, bindings_for, commands_
 from distmon.tui.ports import Job, Player
 from distmon.tui.screens.arrange import MIN_HEIGHT, MIN_WIDTH, Box, frame_places
 from distmon.tui.screens.board import Board
-from distmon.tui.screens.page import Page
+from distmon.tui.screens.page import WINDOWS_S, Page
 from distmon.tui.screens.registry import entry, make_page
 from distmon.tui.view import chrome, header
 from distmon.tui.view.facts import Facts
@@ -40,6 +40,7 @@ class Cockpit(Screen[None]):
     def __init__(self, facts: Facts, player: Player | None = None, job: Job | None = None) -> None:
         super().__init__()
         self.facts, self.player, self.job = facts, player, job
+        self.cross: float | None = None
         self.note = ""
         self.helping = False
         self.prompting = False
@@ -247,6 +248,10 @@ class Cockpit(Screen[None]):
             self.rearrange()
             self.page.focus_panel(self.page.choices.focused)
 
+    def action_problems(self) -> None:
+        """Only rows that need a look, or all again."""
+        self.page.toggle_problems()
+
     def action_next_sort(self) -> None:
         self.page.change_sort(self.page.choices.next_sort)
 
@@ -284,6 +289,21 @@ class Cockpit(Screen[None]):
 
     def action_window(self) -> None:
         self.page.next_window()
+
+    def action_pan(self, quarters: int) -> None:
+        self.page.pan(quarters * (WINDOWS_S[self.page.choices.window] or 0.0) / 4)
+
+    def action_log_axis(self) -> None:
+        self.page.toggle_log()
+
+    def action_crosshair(self) -> None:
+        self.point_at(self.facts.state.now if self.cross is None else None)
+
+    def point_at(self, at: float | None) -> None:
+        """The crosshair is the same on every chart."""
+        if at != self.cross:
+            self.cross = at
+            self.page.redraw()
 
     def action_navigate(self, where: str) -> None:
         panel = self.overlays["help"] if self.helping else self.page.focused_panel

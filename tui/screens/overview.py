@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from distmon.tui.bindings import bindings_for
 from distmon.tui.screens.arrange import Arrangement, Box, Situation, arrange
-from distmon.tui.screens.page import WINDOWS_S, Frame, Page
+from distmon.tui.screens.page import Frame, Page
 from distmon.tui.view import chart, nodes, ranks, split
 from distmon.tui.view.details import details_lines, details_title
 from distmon.tui.view.facts import Facts
@@ -84,7 +84,7 @@ class Overview(Page):
                 write(facts)
 
     def _draw_chart(self, facts: Facts) -> None:
-        self.chart.show(chart.throughput_chart(facts, WINDOWS_S[self.choices.window]))
+        self.chart.show(chart.throughput_chart(facts, self.time_view))
 
     def _draw_split(self, facts: Facts) -> None:
         self.split.show(partial(split.split_lines, facts), split.split_caption(facts))

@@ -10,10 +10,13 @@ from textual.app import ComposeResult
 from textual.widget import Widget
 
 from distmon.tui.ports import Job, Player
-from distmon.tui.screens.arrange import Box
+from distmon.tui.screens.arrange import Box, Rows, in_rows, is_boxed, is_single, one_panel
 from distmon.tui.screens.board import Board
 from distmon.tui.screens.choices import Choices
+from distmon.tui.view.chart import TimeView
 from distmon.tui.view.facts import Facts
+from distmon.tui.widgets.chart import Chart
+from distmon.tui.widgets.heatmap import HeatMap
 from distmon.tui.widgets.panel import Panel
 from distmon.tui.widgets.rows import RowsPanel
 
@@ -25,6 +28,8 @@ class Frame(Protocol):
     """What a page may ask of the cockpit around it."""
 
     facts: Facts
+    cross: float | None
+    """The moment that the crosshair of all charts is on."""
     player: Player | None
     job: Job | None
 
@@ -38,6 +43,10 @@ class Frame(Protocol):
 
     def go(self, screen: str, subject: object = None) -> None:
         """To another screen, opened at a subject of its own (a rank, a node's key)."""
+        ...
+
+    def point_at(self, at: float | None) -> None:
+        """Moves the crosshair of all charts; None takes it away."""
         ...
 
     def allows(self, action: str) -> bool:
@@ -74,9 +83,20 @@ class Page(Board):
 
     # --- for subclasses -------------------------------------------------------------------------------------------
 
+    def rows(self, width: int, height: int) -> Rows:
+        """The panels in rows, where there is room for several."""
+        return [(1, [(name, 1)]) for name in self.panels]
+
     def plan(self, width: int, height: int) -> dict[str, Box]:
-        """A place for every part that is shown, in a page of this size."""
-        raise NotImplementedError
+        """A place for every part that is shown, in a page of this size. Open details take the place of the last row."""
+        area, details = Box(0, 0, width, height), self.choices.details is not None
+        if self.choices.zoomed is not None or is_single(width, height):
+            return one_panel(area, self.choices.zoomed or self.choices.focused, details)
+        rows = list(self.rows(width, height))
+        if details:
+            weight = max(rows[-1][0], sum(weight for weight, _ in rows) // 2)
+            rows = [*rows[:-1], (weight, [("details", 1)])] if len(rows) > 1 else [*rows, (rows[0][0], [("details", 1)])]
+        return in_rows(area, rows)
 
     def draw_parts(self, facts: Facts, shown: set[str]) -> None:
         """Hand the facts to the parts named in `shown`."""
@@ -88,7 +108,7 @@ class Page(Board):
 
     def is_boxed(self) -> bool:
         """Whether panels have whole frames in the current layout."""
-        return False
+        return is_boxed(self.size.width, self.size.height)
 
     def open_subject(self, subject: object) -> None:
         """Shows what another screen sent the user here for."""
@@ -120,10 +140,44 @@ class Page(Board):
     def open_verdicts(self) -> None:
         """What holds the job back."""
 
-    def next_window(self) -> None:
+    # --- time in charts -------------------------------------------------------------------------------------------
+
+    @property
+    def time_view(self) -> TimeView:
+        return TimeView(WINDOWS_S[self.choices.window], self.choices.end, self.frame.cross, self.choices.log)
+
+    def next_window(self, by: int = 1) -> None:
         """The next time window of the screen's charts."""
-        self.choices.window = (self.choices.window + 1) % len(WINDOWS_S)
+        self.choices.window, self.choices.end = (self.choices.window + by) % len(WINDOWS_S), None
         self.redraw()
+
+    def pan(self, seconds: float) -> None:
+        """Earlier or later in a window; at the end it follows again."""
+        window = WINDOWS_S[self.choices.window]
+        if window is None:
+            self.frame.say("charts show the whole session; w shows a part of it")
+            return
+        now = self.frame.facts.state.now
+        end = (self.choices.end if self.choices.end is not None else now) + seconds
+        first = self.frame.facts.origin + window
+        self.choices.end = None if end >= now else max(end, min(first, now))
+        self.redraw()
+
+    def toggle_log(self) -> None:
+        self.choices.log = not self.choices.log
+        self.redraw()
+
+    def on_chart_pointed(self, event: Chart.Pointed) -> None:
+        self.frame.point_at(event.at)
+
+    def on_chart_zoomed(self, event: Chart.Zoomed) -> None:
+        window = self.choices.window
+        wider = (window - event.by) % len(WINDOWS_S) if window else len(WINDOWS_S) - 1 if event.by > 0 else 0
+        self.choices.window, self.choices.end = wider, None
+        self.redraw()
+
+    def on_chart_dragged(self, event: Chart.Dragged) -> None:
+        self.pan(event.seconds)
 
     # --- drawing --------------------------------------------------------------------------------------------------
 
@@ -250,6 +304,22 @@ class Page(Board):
             self.choices.sort_by(name, event.column)
             self.redraw()
 
+    def toggle_problems(self) -> None:
+        self.choices.problems = not self.choices.problems
+        self.frame.say("problems only" if self.choices.problems else "")
+        self.redraw()
+
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys for left and right act where there are columns; elsewhere they are the replay bar's."""
+        if action == "aside" and self.frame.cross is None and not isinstance(self.focused_panel, HeatMap):
+            return False
         return self.frame.allows(action)
+
+    def action_aside(self, where: str) -> None:
+        panel = self.focused_panel
+        if isinstance(panel, HeatMap):
+            panel.navigate(where)
+        elif self.frame.cross is not None:
+            step = (WINDOWS_S[self.choices.window] or self.frame.facts.state.now - self.frame.facts.origin) / 100
+            self.frame.point_at(self.frame.cross + (step if where == "right" else -step))
 

@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ScreenEntry:
-    """A screen. The first key stands in the tabs; the second is for terminals that keep the function keys to themselves."""
+    """A screen. The first key stands in the tabs; the second is for terminals that keep the function keys to themselves.
+
+    One without keys is reached only from another screen.
+    """
 
     name: str
     title: str
@@ -24,7 +27,13 @@ class ScreenEntry:
 
 SCREENS: tuple[ScreenEntry, ...] = (
     ScreenEntry("overview", "Overview", ("f2", "O"), "distmon.tui.screens.overview:Overview", "the whole job at a glance"),
+    ScreenEntry("nodes", "Nodes", ("f3", "D"), "distmon.tui.screens.nodes:Nodes", "every node and every GPU at once"),
+    ScreenEntry("node", "Node", (), "distmon.tui.screens.node:NodeDetail", "one node in full"),
+    ScreenEntry("ranks", "Ranks", ("f4", "R"), "distmon.tui.screens.ranks:Ranks", "every rank: who differs, and since when"),
 )
+
+
+TABS = tuple(screen for screen in SCREENS if screen.keys)
 
 
 def entry(name: str) -> ScreenEntry:

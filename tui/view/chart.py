@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from distmon.tui.format import MISSING, compact
 from distmon.tui.view.facts import Facts
 from distmon.tui.widgets.chart import ChartData, EventLine, Series
@@ -15,23 +17,38 @@ _EVENT_ROLES = {
 }
 
 
-def throughput_chart(facts: Facts, window_s: float | None) -> ChartData:
+@dataclass(frozen=True)
+class TimeView:
+    """What part of the time all charts of a screen show, and where their crosshair is."""
+
+    window_s: float | None = None
+    end: float | None = None
+    """Where the window ends; None follows."""
+    cross: float | None = None
+    log: bool = False
+
+
+def throughput_chart(facts: Facts, view: TimeView) -> ChartData:
     times = [time for time, _ in facts.history]
     values = [value for _, value in facts.history]
     bins = facts.state.history
     return ChartData(
         series=(Series("samples/s", times, values, "series0", area=True),),
-        events=_events(facts),
+        events=events_of(facts),
         origin=facts.origin,
         now=facts.state.job.ended_at or facts.state.now,
         interval_s=float(bins.width_s) if bins else 1.0,
-        window_s=window_s,
-        caption=_caption(facts, window_s),
+        window_s=view.window_s,
+        end=view.end,
+        cross=view.cross,
+        log=view.log,
+        caption=_caption(facts, view.window_s),
         empty=facts.steady.reason or "no steps yet",
     )
 
 
-def _events(facts: Facts) -> tuple[EventLine, ...]:
+def events_of(facts: Facts) -> tuple[EventLine, ...]:
+    """Changes of membership and deaths of ranks, for any chart."""
     changes = [EventLine(c.at, role) for c in facts.state.membership if (role := _EVENT_ROLES.get(c.change))]
     deaths = [
         EventLine(r.exited_at, "bad") for r in facts.state.ranks.values() if r.exited_at is not None and r.exit_code

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from distmon.tui.bindings import Command, key_name
 from distmon.tui.format import clean, fit
-from distmon.tui.screens.registry import SCREENS, ScreenEntry
+from distmon.tui.screens.registry import TABS, ScreenEntry
 from distmon.tui.theme import Palette
 from distmon.tui.widgets.line import Line, cells, spread
 
@@ -29,7 +29,7 @@ def footer_items(commands: list[Command], panels: int, room: int) -> list[Footer
     """The commands that fit, in order of importance, with the keys of the screens and of so many panels."""
     chosen = sorted((c for c in commands if c.footer), key=lambda c: (c.where == "bar", c.footer))
     entries: list[tuple[str, str, Command | None]] = [(key_name(c.keys[0]), c.label, c) for c in chosen]
-    entries.insert(2, (f"F2-F{len(SCREENS) + 1}", "screens", None))
+    entries.insert(2, (f"F2-F{len(TABS) + 1}", "screens", None))
     if panels > 1:
         entries.insert(3, (f"1-{panels}", "panels", None))
     items: list[FooterItem] = []
@@ -74,8 +74,8 @@ def tabs(current: str, palette: Palette, width: int) -> list[Line]:
 
 def tab_places(current: str, width: int) -> list[tuple[int, ScreenEntry]]:
     """(first cell, screen) of the tabs that fit; the current one is always among them."""
-    widths = {screen.name: cells(f"{key_name(screen.keys[0])} {screen.title}") + 2 for screen in SCREENS}
-    shown = list(SCREENS)
+    widths = {screen.name: cells(f"{key_name(screen.keys[0])} {screen.title}") + 2 for screen in TABS}
+    shown = list(TABS)
     while len(shown) > 1 and 1 + sum(widths[screen.name] for screen in shown) > width:
         shown.remove(next(screen for screen in reversed(shown) if screen.name != current))
     places, left = [], 1

@@ -41,7 +41,7 @@ _SORT_VALUES: dict[str, Callable[[NodeSampled], float | None]] = {
 def ordered(facts: Facts, column: str, descending: bool, text: str) -> list[str]:
     """Nodes that contain the text, by a column; those without a value come last either way."""
     wanted = text.lower()
-    nodes = [node for node in _listed(facts) if wanted in name_of(node).lower()]
+    nodes = [node for node in listed(facts) if wanted in name_of(node).lower()]
     if column == "node":
         return [node.node for node in sorted(nodes, key=lambda node: (name_of(node), node.node), reverse=descending)]
     values = {node.node: _SORT_VALUES[column](node.sample) if node.sample else None for node in nodes}
@@ -191,6 +191,15 @@ def detail(facts: Facts, key: str, palette: Palette, width: int) -> list[Line]:
             f"↓{size(net.received_bytes_per_s)}/s ↑{size(net.sent_bytes_per_s)}/s" + "  used by training" * net.used_by_training
         )
         lines.append(_field(palette, f"net {net.name}", text))
+    for port in sample.infiniband:
+        lines.append(_field(palette, f"ib {port.name}", f"↓{size(port.received_bytes_per_s)}/s ↑{size(port.sent_bytes_per_s)}/s"))
+    for engine in sample.engines:
+        clock = "" if engine.clock_mhz is None else f"  {engine.clock_mhz:.0f} MHz"
+        load = percent(engine.utilization_percent).strip() if engine.on else "off"
+        lines.append(_field(palette, f"engine {engine.name}", load + clock))
+    for waiting in sample.pressures:
+        some, full = percent(waiting.some_percent).strip(), percent(waiting.full_percent).strip()
+        lines.append(_field(palette, f"wait {waiting.resource}", f"some {some}  all {full} of the last 10 s"))
     for disk in sample.disks:
         rates = f"read {size(disk.read_bytes_per_s)}/s  written {size(disk.written_bytes_per_s)}/s"
         lines.append(_field(palette, f"disk {disk.name}", f"{rates}  busy {percent(disk.busy_percent).strip()}"))
@@ -257,7 +266,7 @@ def _means(node: NodeState, palette: Palette) -> list[Line]:
     return [_field(palette, "session mean", text + (f" ({means.energy_covers})" if means.energy_covers else ""))]
 
 
-def _listed(facts: Facts) -> list[NodeState]:
+def listed(facts: Facts) -> list[NodeState]:
     """Nodes that have not said goodbye; once the job has ended all of them, with their last readings."""
     ended = facts.state.job.status == "ended"
     return [node for node in facts.state.nodes.values() if ended or node.left_at is None]
@@ -265,7 +274,7 @@ def _listed(facts: Facts) -> list[NodeState]:
 
 def present(facts: Facts) -> int:
     """How many nodes are listed."""
-    return len(_listed(facts))
+    return len(listed(facts))
 
 
 def name_of_key(facts: Facts, key: str) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from distmon.core.measures import ALL_PHASES, RankRow
+from distmon.core.recent import Difference
 from distmon.tui.format import MISSING, clean, compact, milliseconds
 from distmon.tui.view.facts import Facts
-from distmon.tui.view.words import rank_state
+from distmon.tui.view.filters import read_filter
+from distmon.tui.view.words import PHASE_NAMES, rank_state
 from distmon.tui.widgets.rows import Cell
 from distmon.tui.widgets.table import Column
 
@@ -26,6 +28,8 @@ COLUMNS = (
     Column("optimizer", "optim", 6, importance=10),
     Column("rest", "rest", 6, importance=11),
 )
+NOISE = 0.02
+ALL_COLUMNS = (*COLUMNS, Column("differs", "differs by", 20, "left", importance=1))
 SORTS = ("rank", "late", "duration", "input_wait", "compute", "exposed_communication", "samples_per_s", "host", "state")
 
 
@@ -49,15 +53,67 @@ _SORT_VALUES: dict[str, Callable[[RankRow], float | str | None]] = {
 }
 
 
-def ordered(facts: Facts, column: str, descending: bool, text: str) -> list[int]:
-    """Ranks that contain the text, by a column; those without a value come last either way."""
-    value = _SORT_VALUES[column]
-    wanted = text.lower()
-    rows = [row for row in facts.ranks.values() if not wanted or wanted in f"{row.rank} {row.host} {row.state}".lower()]
+FIELDS = ("rank", "host", "state", "step", "epoch", "ms", "input", "compute", "comm", "optim", "rest", "late", "samples")
+"""What a filter can ask of a rank; times in ms, as in the table."""
+
+
+def fields(facts: Facts, row: RankRow) -> dict[str, float | int | str | None]:
+    """A rank's FIELDS."""
+    recent = row.recent
+    phases = [recent.phase(name) if recent else None for name in ALL_PHASES]
+    times = [None if s is None else s * 1e3 for s in (recent.step_s if recent else None, *phases, row.lateness_s)]
+    state = "slow" if row.state == "training" and row.rank in facts.slow_ranks else row.state
+    return dict(zip(FIELDS, (row.rank, row.host, state, row.step, row.epoch, *times, row.samples_per_s), strict=True))
+
+
+def is_problem(facts: Facts, row: RankRow) -> bool:
+    """Whether a rank needs a look."""
+    return row.rank in facts.slow_ranks or row.state not in ("training", "starting", "ended")
+
+
+def ordered(
+    facts: Facts,
+    column: str,
+    descending: bool,
+    text: str,
+    differing: Mapping[int, Difference] | None = None,
+    *,
+    problems: bool = False,
+) -> list[int]:
+    """Ranks that pass the filter, by a column; those without a value come last either way."""
+    wanted = read_filter(text, FIELDS)
+    value = _SORT_VALUES[column] if column != "differs" else _difference(differing or {})
+    rows = [
+        row
+        for row in facts.ranks.values()
+        if (not wanted or wanted.passes(fields(facts, row), str(row.rank))) and (not problems or is_problem(facts, row))
+    ]
     known = [row for row in rows if value(row) is not None]
     unknown = [row.rank for row in rows if value(row) is None]
-    known.sort(key=lambda row: (value(row), row.rank), reverse=descending)
+    known.sort(key=value, reverse=descending)  # type: ignore[arg-type]
     return [row.rank for row in known] + unknown
+
+
+def _difference(differing: Mapping[int, Difference]) -> Callable[[RankRow], float | None]:
+    """How much a rank differs; less than NOISE of its step counts as nothing, so that rows do not change places for it."""
+
+    def value(row: RankRow) -> float | None:
+        found, step = differing.get(row.rank), _duration(row)
+        if found is None or step is None:
+            return None
+        return abs(found.by_s) if abs(found.by_s) > NOISE * step else 0.0
+
+    return value
+
+
+def all_cells(facts: Facts, differing: Mapping[int, Difference], rank: int) -> Sequence[Cell]:
+    """One cell for each of ALL_COLUMNS."""
+    found = differing.get(rank)
+    if found is None:
+        return (*cells(facts, rank), (MISSING, "muted"))
+    sign = "+" if found.by_s >= 0 else "-"
+    words = f"{PHASE_NAMES[found.phase]} {sign}{milliseconds(abs(found.by_s))}"
+    return (*cells(facts, rank), (words, "warn" if rank in facts.slow_ranks else "text"))
 
 
 def cells(facts: Facts, rank: int) -> Sequence[Cell]:

@@ -28,6 +28,8 @@ _RANK = {
 _NODE = {
     "live": (STATES["good"], "good"),
     "stale": (STATES["warn"], "warn"),
+    "slow": (STATES["warn"], "warn"),
+    "trouble": (STATES["bad"], "bad"),
     "lost": (STATES["bad"], "bad"),
     "left": (STATES["idle"], "muted"),
 }

@@ -1,12 +1,15 @@
-"""A braille chart over time: labelled axes with units, gaps, several series, event lines."""
+"""A braille chart over time: labelled axes, gaps, several series, a band, event lines, a crosshair, a logarithmic axis."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
+from textual import events
+from textual.message import Message
 from textual.strip import Strip
 
 from distmon.tui.format import MISSING, compact, duration, fit
@@ -30,6 +33,8 @@ class Series:
     values: Sequence[float | None]
     role: str
     area: bool = False
+    band: tuple[Sequence[float | None], Sequence[float | None]] | None = None
+    """Low and high values at the same times, drawn faint behind the line."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,15 @@ class ChartData:
     interval_s: float = 1.0
     """The usual spacing of samples: the time axis is never finer than a quarter of it."""
     window_s: float | None = None
-    """Show only the last so many seconds; None shows everything since `origin`."""
+    """Show only so many seconds; None shows everything since `origin`."""
+    end: float | None = None
+    """Where the window ends; None is at `now`."""
+    cross: float | None = None
+    """The moment that the crosshair is on."""
+    log: bool = False
+    """Whether the value axis is logarithmic."""
+    words: Callable[[float | None], str] = compact
+    """How a value is written."""
     caption: tuple[tuple[str, str], ...] = ()
     """Text and role for the right end of the title rule."""
     empty: str = "no steps yet"
@@ -78,7 +91,8 @@ def time_axis(data: ChartData, count: int) -> TimeAxis:
         span = max(data.now - data.origin, data.interval_s)
         return TimeAxis(data.origin, _squeeze(span / count, data.interval_s), count)
     step = max(nice_time_step(data.window_s / count), data.interval_s / 4)
-    end = data.origin + (math.floor((data.now - data.origin) / step) + 1) * step
+    last = data.now if data.end is None else data.end
+    end = data.origin + (math.floor((last - data.origin) / step) + 1) * step
     return TimeAxis(end - count * step, step, count)
 
 
@@ -95,18 +109,39 @@ class Chart(Panel):
 
     DEFAULT_CSS = "Chart { min-height: 3; }"
 
+    @dataclass
+    class Pointed(Message):
+        """The mouse is over a moment of a chart, or has left it."""
+
+        at: float | None
+
+    @dataclass
+    class Zoomed(Message):
+        """The wheel was turned: 1 is closer, -1 is farther."""
+
+        by: int
+
+    @dataclass
+    class Dragged(Message):
+        """The chart was dragged by so many seconds: to later ones where that is positive."""
+
+        seconds: float
+
     def __init__(self, title: str, number: int, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.title, self.number = title, number
         self._data = ChartData()
         self._ceiling = 0.0
+        self._axis: TimeAxis | None = None
+        self._grabbed: int | None = None
 
     def show(self, data: ChartData) -> None:
         self._data = data
         self.redraw()
 
     def caption(self) -> Line:
-        return Line((text, self.palette.style(role)) for text, role in self._data.caption)
+        pieces = self._data.caption if self._data.cross is None else cross_words(self._data)
+        return Line((text, self.palette.style(role)) for text, role in pieces)
 
     def draw_body(self, width: int, height: int) -> list[Strip]:
         columns = width - LABEL_WIDTH
@@ -114,8 +149,68 @@ class Chart(Panel):
         if columns < 4 or rows < 1:
             return []
         plot = Plot(self._data, self.palette, columns, rows, self._ceiling)
-        self._ceiling = plot.high
+        self._ceiling, self._axis = plot.high, plot.axis
         return [line.strip(width, self.base) for line in plot.lines()]
+
+    # --- the mouse ------------------------------------------------------------------------------------------------
+
+    def _moment(self, x: int) -> float | None:
+        column = x - self.body_left - LABEL_WIDTH
+        if self._axis is None or not 0 <= column < self._axis.count // 2:
+            return None
+        return self._axis.start + (2 * column + 1) * self._axis.step
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        if self._grabbed is not None and self._axis is not None:
+            if event.x != self._grabbed:
+                self.post_message(self.Dragged((self._grabbed - event.x) * 2 * self._axis.step))
+                self._grabbed = event.x
+        else:
+            self.post_message(self.Pointed(self._moment(event.x)))
+
+    def on_leave(self, event: events.Leave) -> None:
+        self.post_message(self.Pointed(None))
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        if self._data.window_s is not None:
+            self._grabbed = event.x
+            self.capture_mouse()
+
+    def on_mouse_up(self, event: events.MouseUp) -> None:
+        if self._grabbed is not None:
+            self._grabbed = None
+            self.release_mouse()
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        event.stop()
+        self.post_message(self.Zoomed(1))
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        event.stop()
+        self.post_message(self.Zoomed(-1))
+
+
+def cross_words(data: ChartData) -> tuple[tuple[str, str], ...]:
+    """What the crosshair is on: the moment, and each series' value nearest to it."""
+    if data.cross is None:
+        return ()
+    words = [(f"at {duration(data.cross - data.origin)} ", "accent")]
+    for series in data.series:
+        index = nearest(series.times, data.cross)
+        value = series.values[index] if index is not None else None
+        words.append((f" {series.label} {data.words(value)}", series.role))
+        if series.band is not None and index is not None:
+            low, high = series.band[0][index], series.band[1][index]
+            words.append((f" ({data.words(low)} to {data.words(high)})", "muted"))
+    return tuple(words)
+
+
+def nearest(times: Sequence[float], at: float) -> int | None:
+    """The number of the time nearest to `at`; None of no times."""
+    if not times:
+        return None
+    right = min(bisect_left(times, at), len(times) - 1)
+    return right - 1 if right and at - times[right - 1] <= times[right] - at else right
 
 
 @dataclass
@@ -128,17 +223,36 @@ class Plot:
     rows: int
     previous_ceiling: float
     high: float = field(init=False)
+    low: float = field(init=False, default=0.0)
     axis: TimeAxis = field(init=False)
 
     def __post_init__(self) -> None:
         self.axis = time_axis(self.data, self.columns * 2)
-        self._binned = [self._bins(series) for series in self.data.series]
-        peaks = [column[1] for columns in self._binned for column in columns if column is not None]
+        self._binned = [self._bins(series.times, series.values) for series in self.data.series]
+        self._bands = [self._band_bins(series) for series in self.data.series]
+        peaks = [column[1] for columns in (*self._binned, *self._bands) for column in columns if column is not None]
         self.high = nice_ceiling(max(peaks) * 1.05, self.previous_ceiling) if peaks else 0.0
+        if self.data.log:
+            lows = [column[0] for columns in (*self._binned, *self._bands) for column in columns if column and column[0] > 0]
+            self.low = 10.0 ** math.floor(math.log10(min(lows))) if lows else 0.0
 
-    def _bins(self, series: Series) -> list[Bin]:
-        columns = bins(series.times, series.values, self.axis.start, self.axis.step, self.axis.count)
+    def _bins(self, times: Sequence[float], values: Sequence[float | None]) -> list[Bin]:
+        columns = bins(times, values, self.axis.start, self.axis.step, self.axis.count)
         return bridged(columns, max(1, math.ceil(1.5 * self.data.interval_s / self.axis.step)))
+
+    def _band_bins(self, series: Series) -> list[Bin]:
+        if series.band is None:
+            return []
+        lows, highs = (self._bins(series.times, values) for values in series.band)
+        return [(low[0], high[1]) if low and high else None for low, high in zip(lows, highs, strict=True)]
+
+    def _dots(self, columns: Sequence[Bin], below: int = 0) -> list[list[int]]:
+        """The dots of columns on the axis of this plot."""
+        if not (self.data.log and 0 < self.low < self.high):
+            return dots(columns, self.rows, 0.0, self.high, below)
+        low, high = math.log10(self.low), math.log10(self.high)
+        scaled = [None if c is None else (_log(c[0], low), _log(c[1], low)) for c in columns]
+        return dots(scaled, self.rows, low, high, below)
 
     def lines(self) -> list[Line]:
         grid = self._composed()
@@ -157,9 +271,12 @@ class Plot:
     def _value_labels(self) -> dict[int, str]:
         if not self.high:
             return {}
-        labels = {0: compact(self.high), self.rows - 1: "0"} if self.rows > 1 else {0: compact(self.high)}
+        words, low = self.data.words, self.low if self.data.log else 0.0
+        labels = {0: words(self.high)}
+        if self.rows > 1:
+            labels[self.rows - 1] = words(low) if low else "0"
         if self.rows >= 5 and self.rows % 2:
-            labels[self.rows // 2] = compact(self.high / 2)
+            labels[self.rows // 2] = words(math.sqrt(low * self.high) if low else self.high / 2)
         return labels
 
     def _composed(self) -> list[list[Piece]]:
@@ -173,16 +290,34 @@ class Plot:
             if 0 <= column < self.columns:
                 for row in grid:
                     row[column] = ("┊", self.palette.style(event.role))
+        for series, columns in zip(self.data.series, self._bands, strict=True):
+            self._draw_band(grid, series, columns)
         for series, columns in reversed(list(zip(self.data.series, self._binned, strict=True))):
             self._draw(grid, series, columns)
+        self._draw_cross(grid)
         if not any(column for columns in self._binned for column in columns):
             self._write(grid[self.rows // 2], self.data.empty or MISSING)
         return grid
 
+    def _draw_band(self, grid: list[list[Piece]], series: Series, columns: Sequence[Bin]) -> None:
+        faint = self.palette.style(series.role + "_area")
+        for row, masks in zip(grid, self._dots(columns), strict=True):
+            for x, mask in enumerate(masks[: self.columns]):
+                if mask:
+                    row[x] = (braille(mask), faint)
+
+    def _draw_cross(self, grid: list[list[Piece]]) -> None:
+        if self.data.cross is None:
+            return
+        column = self.axis.column(self.data.cross) // 2
+        if 0 <= column < self.columns:
+            for row in grid:
+                row[column] = ("│", self.palette.style("accent", bold=True))
+
     def _draw(self, grid: list[list[Piece]], series: Series, columns: Sequence[Bin]) -> None:
         """The line in full colour; the area under it, where the series asks for one, faint."""
-        line = dots(columns, self.rows, 0.0, self.high, CREST_DOTS if series.area else 0)
-        below = dots(columns, self.rows, 0.0, self.high, self.rows * 4) if series.area else line
+        line = self._dots(columns, CREST_DOTS if series.area else 0)
+        below = self._dots(columns, self.rows * 4) if series.area else line
         bright = self.palette.style(series.role)
         faint = self.palette.style(series.role + "_area") if series.area else bright
         for row, line_masks, masks in zip(grid, line, below, strict=True):
@@ -215,3 +350,7 @@ class Plot:
             if column >= line.width:
                 line.pad(column, muted).add(text, muted)
             number += 1
+
+
+def _log(value: float, lowest: float) -> float:
+    return math.log10(value) if value > 0 else lowest
