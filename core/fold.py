@@ -14,6 +14,8 @@ from distmon.core.death import death
 from distmon.core.readings import gpu_utilization_percent
 from distmon.core.state import (
     LOST_S,
+    REPEATED_WITHIN_LINES,
+    REPEATED_WITHIN_S,
     GpuMeans,
     LogEntry,
     NodeState,
@@ -250,7 +252,8 @@ def _span_recorded(state: SessionState, event: ev.SpanRecorded) -> None:
         rank.last_span_end = max(rank.last_span_end, ended)
     state.spans.append(Span(event.span, event.rank, event.started, event.duration_s, event.name))
     if event.rank == 0 and event.span in ("evaluation", "checkpoint"):
-        _say(state, event.started, "info", f"{event.span} {event.name} took {event.duration_s:.2f} s".replace("  ", " "), 0)
+        text = f"{event.span} {event.name} took {event.duration_s:.2f} s".replace("  ", " ")
+        _say_again(state, event.started, text, 0, f"{event.span} {event.name}")
 
 
 def _metrics_logged(state: SessionState, event: ev.MetricsLogged) -> None:
@@ -270,7 +273,7 @@ def _progress_declared(state: SessionState, event: ev.ProgressDeclared) -> None:
 def _epoch_started(state: SessionState, event: ev.EpochStarted) -> None:
     _rank(state, event.rank).epoch = event.epoch
     if event.rank == 0:
-        _say(state, event.at, "info", f"epoch {event.epoch + 1} started", 0)
+        _say_again(state, event.at, f"epoch {event.epoch + 1} started", 0, "epoch")
 
 
 def _phase_unseen(state: SessionState, event: ev.PhaseUnseen) -> None:
@@ -405,6 +408,16 @@ def _generation(state: SessionState, number: int) -> Generation:
     if (found := state.generations.get(number)) is None:
         found = state.generations[number] = Generation(number)
     return found
+
+
+def _say_again(state: SessionState, at: float, text: str, rank: int, topic: str) -> None:
+    """Says what may come many times a minute: on the line that said it a moment ago, which counts it."""
+    for back in range(1, min(REPEATED_WITHIN_LINES, len(state.log)) + 1):
+        entry = state.log[-back]
+        if entry.topic == topic and at - entry.at <= REPEATED_WITHIN_S:
+            entry.at, entry.text, entry.count = at, text, entry.count + 1
+            return
+    state.log.append(LogEntry(at, "info", text, rank, topic=topic))
 
 
 def _say(state: SessionState, at: float, severity: Severity, text: str, rank: int | None = None, host: str = "") -> None:

@@ -21,6 +21,8 @@ from distmon.core.steps import Generation, History
 
 HISTORY = 600
 LOG_LINES = 2_000
+REPEATED_WITHIN_S, REPEATED_WITHIN_LINES = 30.0, 6
+"""What is told again so soon, and so near to the end of the log, is counted on the line that is there."""
 OUTPUT_LINES = 5_000
 SPANS = 2_000
 LOST_S = 9.0
@@ -138,13 +140,19 @@ class NodeState:
     clock_round_trip_s: float | None = None
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class LogEntry:
+    """One line of the event log. What comes again and again (an epoch, an evaluation) is one line that is counted."""
+
     at: float
     severity: Severity
     text: str
     rank: int | None = None
     host: str = ""
+    topic: str = ""
+    """What the line is counted by; empty for what stands alone."""
+    count: int = 1
+    """So many times; `at` and `text` are of the last."""
 
 
 @dataclass(slots=True, frozen=True)

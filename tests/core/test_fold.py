@@ -232,3 +232,15 @@ def test_a_recording_folds_to_what_was_live(cut: int) -> None:
     events = list(session(Script(ranks=2, seconds=10)))[: cut + 1]
     live = fold(events)
     assert fold(codec.decode_json(codec.encode_json(e)) for e in events) == live
+
+
+def test_epochs_and_evaluations_that_come_thick_are_one_counted_line_each() -> None:
+    state = SessionState()
+    for epoch in range(5):
+        apply(state, ev.EpochStarted(at=10.0 * epoch, worker="w0", rank=0, epoch=epoch))
+        begun = 10.0 * epoch + 8
+        span = ev.SpanRecorded(at=begun + 1, node="n0", worker="w0", rank=0, span="evaluation", started=begun, duration_s=0.5)
+        apply(state, span)
+    apply(state, ev.EpochStarted(at=500.0, worker="w0", rank=0, epoch=5))
+    lines = [(entry.text, entry.count, entry.at) for entry in state.log]
+    assert lines == [("epoch 5 started", 5, 40.0), ("evaluation took 0.50 s", 5, 48.0), ("epoch 6 started", 1, 500.0)]

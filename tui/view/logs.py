@@ -81,7 +81,8 @@ class Lines(Sequence[LogLine], Generic[E]):
 def event_line(number: int, entry: LogEntry) -> LogLine:
     glyph, role = SEVERITY[entry.severity]
     prefix = ((clock(entry.at) + " ", "muted"), (glyph + " ", role))
-    return LogLine(number, prefix, clean(entry.text), "text" if entry.severity == "info" else role)
+    times = f"  ×{entry.count:,}" if entry.count > 1 else ""
+    return LogLine(number, prefix, clean(entry.text) + times, "text" if entry.severity == "info" else role)
 
 
 def output_line(number: int, entry: OutputLine) -> LogLine:
