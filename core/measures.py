@@ -349,7 +349,8 @@ def rank_status(state: SessionState, number: int) -> str:
     generation = current_generation(state)
     made = generation.ranks.get(number) if generation else None
     if made is None or made.last_end is None:
-        return "starting" if rank.identity is None or not generation else "unmeasured"
+        unknown = rank.identity is None and "steps" not in rank.unseen
+        return "starting" if unknown or not generation else "unmeasured"
     return "silent" if state.now - made.last_end > max(10.0, 5 * made.usual_step_s()) else "training"
 
 

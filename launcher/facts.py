@@ -15,10 +15,11 @@ import psutil
 from msgspec import Struct
 
 from distmon.core.errors import DistmonError, UsageError
-from distmon.launcher.hosts import Host, parse_discovered, parse_hostfile, parse_hosts
+from distmon.launcher.hosts import Host, merged, parse_discovered, parse_hostfile, parse_hosts
 from distmon.launcher.spec import JobSpec
 
 DISCOVERY_LIMIT_S = 10.0
+_HOROVOD_IMPORT = re.compile(r"^\s*(?:import|from)\s+horovod\.(torch|tensorflow|keras)\b", re.MULTILINE)
 _PYTHON = re.compile(r"(python|pypy)[\d.]*")
 
 
@@ -33,20 +34,30 @@ class Facts(Struct, frozen=True, kw_only=True):
     """Those of them that are this machine."""
     loopback: str
     """The interface that has 127.0.0.1."""
+    repeated_hosts: list[str] = []
+    """Hosts that were listed more than once; their slots are added up."""
+    script: str = ""
+    """The script that the command names, as a path; empty where it names none that is known as one."""
     missing_script: str = ""
-    """A script that the command names and that is not there."""
+    """That script in the user's words, where it is not there."""
+    frameworks: list[str] = []
+    """What the script uses through Horovod, by its own lines: torch, tensorflow."""
 
 
 def gather(spec: JobSpec) -> Facts:
     """Look everything up. Raises DistmonError or UsageError, one line each."""
-    hosts = _hosts(spec)
+    hosts, repeated = merged(_hosts(spec))
+    script = _script(spec)
     addresses = _local_addresses()
     return Facts(
         python=training_python(spec),
         hosts=hosts,
         local_hosts=frozenset(host.name for host in hosts if _address(host.name) in addresses),
         loopback=addresses.get("127.0.0.1", "lo"),
-        missing_script=_missing_script(spec),
+        repeated_hosts=repeated,
+        script=script,
+        missing_script=spec.command[1] if script and not Path(script).exists() else "",
+        frameworks=_frameworks(script),
     )
 
 
@@ -106,11 +117,20 @@ def _interpreter(script: str, path: str) -> str | None:
     return shutil.which(words[0], path=path)
 
 
-def _missing_script(spec: JobSpec) -> str:
-    if len(spec.command) < 2 or not _PYTHON.fullmatch(Path(spec.command[0]).name):
+def _script(spec: JobSpec) -> str:
+    words = spec.command
+    if len(words) < 2 or not _PYTHON.fullmatch(Path(words[0]).name) or words[1].startswith("-"):
         return ""
-    script = spec.command[1]
-    return "" if script.startswith("-") or Path(spec.cwd, script).exists() else script
+    return str(Path(spec.cwd, words[1]))
+
+
+def _frameworks(script: str) -> list[str]:
+    try:
+        text = Path(script).read_text(encoding="utf-8", errors="replace") if script else ""
+    except OSError:
+        return []
+    used = {"tensorflow" if name == "keras" else name for name in _HOROVOD_IMPORT.findall(text)}
+    return sorted(used)
 
 
 def _hosts(spec: JobSpec) -> list[Host]:
@@ -145,7 +165,12 @@ def _discover(script: str, cwd: str, environment: Mapping[str, str]) -> list[Hos
     if answer.returncode != 0:
         said = answer.stderr.decode("utf-8", "replace").strip().splitlines()
         raise DistmonError(f"the host discovery script {script!r} failed with {answer.returncode}: {said[-1] if said else ''}")
-    return parse_discovered(answer.stdout.decode("utf-8", "replace"))
+    return parse_discovered(answer.stdout)
+
+
+def is_local(host: str) -> bool:
+    """Whether a name stands for this machine, as Horovod sees it."""
+    return _address(host) in _local_addresses()
 
 
 def _local_addresses() -> dict[str, str]:

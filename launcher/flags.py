@@ -125,7 +125,9 @@ def job_spec(
         hostfile=last.get("--hostfile", ""),
         discovery_script=last.get("--host-discovery-script", ""),
         network_interfaces=nics,
-        flags=[word for flag in arguments.horovod if flag.name != "--hostfile" for word in flag.words],
+        ssh_port=_positive("--ssh-port", last["--ssh-port"], "a port") if "--ssh-port" in last else None,
+        ssh_identity_file=last.get("--ssh-identity-file"),
+        flags=[word for flag in arguments.horovod if flag.name not in ("-H", "--hostfile") for word in flag.words],
         backend=backend,
         cwd=cwd,
         environment=dict(environment),
@@ -149,9 +151,9 @@ def _resolve(word: str, own: Mapping[str, int]) -> str:
     raise UsageError(f"there is no flag {word}; {hint}")
 
 
-def _positive(name: str, text: str) -> int:
+def _positive(name: str, text: str, what: str = "a number of ranks") -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise UsageError(f"{name} takes a number of ranks from 1 up, not {text!r}")
+        raise UsageError(f"{name} takes {what} from 1 up, not {text!r}")
     return int(text)
 
 

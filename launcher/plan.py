@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+import msgspec
 from msgspec import Struct
 
 from distmon.core.errors import UsageError
+from distmon.launcher.driver.guest import PLACE
 from distmon.launcher.facts import Facts
+from distmon.launcher.hosts import Host
 from distmon.launcher.spec import LOST_AFTER_S, JobSpec
 
 
@@ -43,7 +46,9 @@ class Plan(Struct, frozen=True, kw_only=True):
     flags: list[str]
     command: list[str]
     worker_environment: dict[str, str]
-    """Set in every worker on top of the user's environment."""
+    """Set in every worker on this machine on top of the user's environment."""
+    guest_environment: dict[str, str]
+    """The same on other hosts; `{guest}` stands for the job's folder there (driver/guest.py)."""
     environment: dict[str, str]
     cwd: str
     np: int
@@ -51,12 +56,44 @@ class Plan(Struct, frozen=True, kw_only=True):
     max_np: int | None
     hosts: str
     """As in -H; empty while only a discovery script knows."""
+    members: list[Host]
+    """The hosts that are known before the start, in the order of their ranks."""
+    local_hosts: frozenset[str]
+    """Those of them that are this machine."""
     network_interface: str
     """Chosen or given; empty where Horovod chooses."""
+    given_interfaces: list[str]
+    ssh_port: int | None
+    ssh_identity_file: str | None
+    script: str
+    frameworks: list[str]
+    """What the script uses through Horovod."""
     backend: str
     notices: list[Notice]
     lost_after_s: float = LOST_AFTER_S
     """A host that says nothing for so long is given up; 0: never."""
+
+    @property
+    def others(self) -> list[Host]:
+        """Hosts that are not this machine."""
+        return [host for host in self.members if host.name not in self.local_hosts]
+
+    def over(self, interface: str) -> Plan:
+        """The same with an interface that was found to join all hosts: Horovod then need not look for one itself."""
+        flags = [*self.flags, "--network-interface", interface]
+        return msgspec.structs.replace(self, flags=flags, network_interface=interface)
+
+    def places(self) -> list[str]:
+        """Lines that say which rank runs where. A static job has a rank on every slot; an elastic one fills slots up to -np."""
+        lines, first = [], 0
+        for host in self.members:
+            slots = host.slots or 0
+            ranks = slots if self.min_np is None else min(slots, max(0, self.np - first))
+            numbers = f"{first}" if ranks == 1 else f"{first}-{first + ranks - 1}"
+            where = " (this machine)" if host.name in self.local_hosts else ""
+            lines.append(f"{host.name}{where}: " + (f"rank{'s' * (ranks != 1)} {numbers}" if ranks else "no rank at first"))
+            first += ranks
+        return lines
 
 
 def make_plan(spec: JobSpec, facts: Facts, places: Places) -> Plan:
@@ -71,29 +108,44 @@ def make_plan(spec: JobSpec, facts: Facts, places: Places) -> Plan:
         driver=[facts.python, places.driver],
         flags=[*_flags(spec, hosts), *interface_flags],
         command=spec.command,
-        worker_environment=_worker_environment(spec, places),
+        worker_environment=_worker_environment(spec, places.rings, places.probe_site, places.probe_shim),
+        guest_environment=_worker_environment(spec, *(f"{PLACE}/{part}" for part in ("rings", "probe/site", "probe/shim"))),
         environment=spec.environment,
         cwd=spec.cwd,
         np=spec.np,
         min_np=spec.min_np,
         max_np=spec.max_np,
         hosts=hosts,
+        members=facts.hosts,
+        local_hosts=facts.local_hosts,
+        given_interfaces=spec.network_interfaces,
+        ssh_port=spec.ssh_port,
+        ssh_identity_file=spec.ssh_identity_file,
+        script=facts.script,
+        frameworks=facts.frameworks,
         network_interface=interface,
         backend=spec.backend,
         lost_after_s=spec.lost_after_s,
-        notices=[*_spare_slots(spec, facts), *notices],
+        notices=[*_repeated(facts), *_spare_slots(spec, facts), *notices],
     )
 
 
 def _flags(spec: JobSpec, hosts: str) -> list[str]:
-    """The user's flags, the hosts of a hosts file, and no cached answers: a launch hangs on an interface that has gone."""
-    return [*spec.flags, *(["-H", hosts] if spec.hostfile else []), "--disable-cache"]
+    """The user's flags, the hosts as Horovod reads them, and no cached answers: a launch hangs on an interface that has gone."""
+    return [*spec.flags, *(["-H", hosts] if spec.hostfile or spec.hosts else []), "--disable-cache"]
 
 
-def _worker_environment(spec: JobSpec, places: Places) -> dict[str, str]:
+def _worker_environment(spec: JobSpec, rings: str, site: str, shim: str) -> dict[str, str]:
     theirs = spec.environment.get("PYTHONPATH", "")
-    path = [places.probe_site, places.probe_shim, *([theirs] if theirs else [])]
-    return {"DISTMON_RING_DIR": places.rings, "PYTHONPATH": ":".join(path)}
+    return {"DISTMON_RING_DIR": rings, "PYTHONPATH": ":".join([site, shim, *([theirs] if theirs else [])])}
+
+
+def _repeated(facts: Facts) -> list[Notice]:
+    slots = {host.name: host.slots for host in facts.hosts}
+    return [
+        Notice("warning", f"{name} is listed more than once: its slots are added up to {slots[name]}")
+        for name in facts.repeated_hosts
+    ]
 
 
 def _spare_slots(spec: JobSpec, facts: Facts) -> list[Notice]:
@@ -120,7 +172,4 @@ def _network(spec: JobSpec, facts: Facts) -> tuple[str, list[str], list[Notice]]
     if all_local:
         text = f"all hosts are this machine: using --network-interface {facts.loopback}; no other host can join this job"
         return facts.loopback, ["--network-interface", facts.loopback], [Notice("info", text)]
-    if len(names) == 1:
-        text = "Horovod waits for a second host to find the network by; --network-interface NAME makes it start with one"
-        return "", [], [Notice("warning", text)]
     return "", [], []

@@ -9,13 +9,13 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
-from typing import IO
+from collections.abc import Callable, Iterator
+from typing import IO, Protocol
 
 from distmon.core.errors import DistmonError
 from distmon.core.events import AnyEvent, JobEnded, JobStarted, LaunchProgressed, NoticeGiven
 from distmon.launcher.driver import processes
-from distmon.launcher.plan import Plan
+from distmon.launcher.plan import Notice, Plan
 from distmon.launcher.translate import SOURCE, Translator, shown
 from distmon.wire.clock import SteadyClock
 
@@ -23,15 +23,38 @@ QUEUE_LIMIT = 10_000
 """Events that may wait for the viewer; past it the driver waits, and past its own limit drops output and counts it."""
 LOST_LIMIT_S = 10.0
 """After the driver's own death its workers' supervisors need at most this long to end them."""
+SHOWN_HOSTS = 32
 STUCK_LIMIT_S = 12.0
 """A driver that has not ended this long after a stop is killed."""
 
 
-class Runner:
-    """One job. Threads of its own read the driver; the caller polls."""
+def _shown_places(plan: Plan) -> list[Notice]:
+    """Which rank is to run where, of a job on several hosts."""
+    if not plan.others:
+        return []
+    lines = plan.places()
+    more = [f"and {len(lines) - SHOWN_HOSTS} more hosts"] if len(lines) > SHOWN_HOSTS else []
+    return [Notice("info", line) for line in [*lines[:SHOWN_HOSTS], *more]]
 
-    def __init__(self, plan: Plan, *, debug: bool = False) -> None:
+
+class Preparation(Protocol):
+    """What has to be done on the hosts of a job before its driver starts."""
+
+    def run(self, plan: Plan, tell: Callable[[AnyEvent], None]) -> Plan:
+        """The plan to go on with. Raises DistmonError where the job cannot start."""
+        ...
+
+    def cancel(self) -> None:
+        """Have `run` return at once; may come from any thread."""
+        ...
+
+
+class Runner:
+    """One job. Threads of its own prepare its hosts and read the driver; the caller polls."""
+
+    def __init__(self, plan: Plan, preparation: Preparation | None = None, *, debug: bool = False) -> None:
         self._plan = plan
+        self._preparation = preparation
         self._debug = debug
         self._clock = SteadyClock()
         self._translator = Translator(self._clock.at)
@@ -39,6 +62,8 @@ class Runner:
         self._driver: subprocess.Popen[bytes] | None = None
         self._control: int | None = None
         """Orders to the driver. Its end is an order too, so it stays open while the job runs."""
+        self._starting = threading.Lock()
+        """Held while the driver is started: a stop comes before it or after it."""
         self._ended: JobEnded | None = None
         self._done = threading.Event()
         self._stop_signal: int | None = None
@@ -46,7 +71,7 @@ class Runner:
     # --- for the caller ---
 
     def start(self) -> None:
-        """Start the driver. Raises DistmonError when its Python cannot be run."""
+        """Start the job. Raises DistmonError when its Python cannot be run; what goes wrong on the hosts ends the job."""
         plan = self._plan
         self._put(
             JobStarted(
@@ -63,10 +88,13 @@ class Runner:
                 python=shown(plan.python),
             )
         )
-        for notice in plan.notices:
+        for notice in [*_shown_places(plan), *plan.notices]:
             self._put(NoticeGiven(at=self._now(), severity=notice.severity, text=notice.text, source=SOURCE))
         self._put(LaunchProgressed(at=self._now(), stage="resolving", detail=f"the training runs under {shown(plan.python)}"))
-        self._start_driver()
+        if self._preparation is None:
+            self._start_driver()
+        else:
+            threading.Thread(target=self._prepare, args=(self._preparation,), name="preparation", daemon=True).start()
 
     def poll(self) -> Iterator[AnyEvent]:
         """Events since the last call; never waits."""
@@ -109,9 +137,38 @@ class Runner:
         """
         firm = self._stop_signal is not None
         self._stop_signal = self._stop_signal or signum
+        with self._starting:
+            preparing = self._driver is None
+        if preparing and self._preparation is not None:
+            self._preparation.cancel()
+            return
         self._order(f"{'kill' if firm else 'stop'} {self._stop_signal}\n")
         if not firm:
             threading.Thread(target=self._kill_if_stuck, name="stuck", daemon=True).start()
+
+    # --- the hosts ---
+
+    def _prepare(self, preparation: Preparation) -> None:
+        """In a thread: the hosts, then the driver, unless the job is told to end meanwhile."""
+        started, detail = False, "preparing the hosts failed; this is a fault of distmon's own"
+        try:
+            self._plan = preparation.run(self._plan, self._put)
+            with self._starting:
+                if self._stop_signal is None:
+                    self._start_driver()
+                    started = True
+        except DistmonError as error:
+            detail = str(error)
+        finally:
+            if self._stop_signal is not None and not started:
+                self._end(JobEnded(at=self._now(), exit_code=128 + self._stop_signal, reason="stopped"))
+            elif not started:
+                self._end(JobEnded(at=self._now(), exit_code=1, reason="failed", detail=detail))
+
+    def _end(self, ended: JobEnded) -> None:
+        self._ended = ended
+        self._put(ended)
+        self._done.set()
 
     # --- the driver ---
 
@@ -142,6 +199,8 @@ class Runner:
             "command": plan.command,
             "worker_environment": plan.worker_environment,
             "lost_after_s": plan.lost_after_s,
+            "guest_environment": plan.guest_environment,
+            "ssh_targets": {host.name: {"target": host.ssh_target, "port": host.port} for host in plan.others},
             "debug": self._debug,
         }
         self._order(json.dumps(spec) + "\n")
@@ -174,10 +233,7 @@ class Runner:
             os.close(control)
         # What the driver started may hold its output open; it has nothing more to say about the job.
         said.join(1.0)
-        if self._ended is None:
-            self._ended = self._lost(code)
-        self._put(self._ended)
-        self._done.set()
+        self._end(self._ended or self._lost(code))
 
     def _lost(self, code: int) -> JobEnded:
         """The driver died without a report: its workers' supervisors end them now."""

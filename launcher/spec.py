@@ -7,7 +7,7 @@ from msgspec import Struct
 LOST_AFTER_S = 60.0
 
 class JobSpec(Struct, frozen=True, kw_only=True):
-    """One job. `flags` are the backend's own, as the user gave them but for the hosts file, which distmon reads itself.
+    """One job. `flags` are the backend's own, as the user gave them but for -H and the hosts file, which distmon reads itself.
 
     The fields before it repeat what the plan must understand.
     """
@@ -21,6 +21,8 @@ class JobSpec(Struct, frozen=True, kw_only=True):
     hostfile: str = ""
     discovery_script: str = ""
     network_interfaces: list[str] = []
+    ssh_port: int | None = None
+    ssh_identity_file: str | None = None
     flags: list[str] = []
     backend: str = "horovod"
     cwd: str

@@ -12,13 +12,20 @@ from pathlib import Path
 from typing import Literal
 
 from distmon.core.errors import DistmonError
-from distmon.core.events import AnyEvent, NoticeGiven, SessionStarted
+from distmon.core.events import AnyEvent, MembershipChanged, NoticeGiven, SessionStarted
 from distmon.launcher.agents import LocalAgent
+from distmon.launcher.facts import is_local
+from distmon.launcher.hosts import Host
 from distmon.launcher.plan import Plan
+from distmon.launcher.prepare import HostPreparation
+from distmon.launcher.remote_agents import RemoteAgents
+from distmon.launcher.reports import Finding
 from distmon.launcher.runner import Runner
+from distmon.launcher.unmeasured import RankWatch
 from distmon.replay.recorder import Recorder
 from distmon.tui.live import LiveSession
 from distmon.wire.clock import SteadyClock
+from distmon.wire.keys import ViewerKeys
 from distmon.wire.subscription import Subscription
 
 AGENT_GOODBYE_S = 3.0
@@ -27,20 +34,40 @@ MAX_AGENT_STARTS = 5
 
 
 class LaunchedJob:
-    """Runs a plan. When the job ends, the agent passes on what the ranks recorded last, and the recording is closed."""
+    """Runs a plan. When the job ends, the agents pass on what the ranks recorded last, and the recording is closed."""
 
-    def __init__(self, plan: Plan, job_folder: Path, recording: Path, session_id: str, *, debug: bool = False) -> None:
-        """Raises DistmonError when the recording cannot be made or the agent does not start."""
+    def __init__(
+        self,
+        plan: Plan,
+        job_folder: Path,
+        recording: Path,
+        session_id: str,
+        *,
+        check: bool = True,
+        agent: str = "",
+        debug: bool = False,
+    ) -> None:
+        """Other hosts are checked first, unless `check` is false; `agent` is where distmon-agent is there, if the user says so.
+
+        Raises DistmonError when the recording cannot be made or the agent of this machine does not start.
+        """
         self.recording = recording
+        self._plan = plan
         clock = self._clock = SteadyClock()
         started = SessionStarted(at=clock.now(), session_id=session_id, distmon_version=version("distmon"))
         self._recorder = Recorder(recording)
         self._agent = LocalAgent(job_folder)
         self._agent.start()
-        self._runner = Runner(plan, debug=debug)
-        subscription = Subscription([self._agent.address], since_start=True)
-        self._session = LiveSession(started, subscription, self._launcher_events, clock, self._recorder)
         self._notices: deque[AnyEvent] = deque()
+        self._addresses: dict[str, str] = {}
+        self._agents = RemoteAgents(plan, agent, self._on_agent, self._on_agent_trouble)
+        self._preparation = HostPreparation(plan, self._agents, check=check, agent=agent) if plan.others else None
+        self._runner = Runner(plan, self._preparation, debug=debug)
+        self._ranks = RankWatch(self._why_silent)
+        self._ranks_lock = threading.Lock()
+        keys = ViewerKeys(self._agents.viewer, {})
+        subscription = Subscription([self._agent.address], since_start=True, keys=keys)
+        self._session = LiveSession(started, subscription, self._launcher_events, clock, self._recorder, self._observe)
         self._closer = threading.Thread(target=self._close_when_ended, name="distmon-closer", daemon=True)
 
     def start(self) -> None:
@@ -84,6 +111,47 @@ class LaunchedJob:
         """Why the recording is not whole, in one line; empty when it is."""
         return self._recorder.failed
 
+    @property
+    def findings(self) -> list[Finding]:
+        """What is wrong with the hosts, once they were checked."""
+        return self._preparation.findings if self._preparation is not None else []
+
+    # --- agents of other hosts ---
+
+    def _on_agent(self, host: str, address: str, key: str) -> None:
+        before = self._addresses.get(host, "")
+        self._addresses[host] = address
+        if address != before:
+            self._session.follow(address, key, instead_of=before)
+
+    def _on_agent_trouble(self, host: str, text: str) -> None:
+        self._notice("warning", f"the agent of {host}: {text}")
+
+    def _why_silent(self, host: str) -> str:
+        """Why nothing comes from the agent of a host, as far as is known."""
+        trouble = self._agents.trouble(host)
+        address = self._addresses.get(host, "")
+        if trouble:
+            return f"its host has no agent: {trouble}"
+        if address and address in self._session.unheard:
+            return f"nothing comes from its host's agent at {address}; does a firewall lie between?"
+        return ""
+
+    def _observe(self, event: AnyEvent) -> None:
+        """In the collecting thread."""
+        with self._ranks_lock:
+            self._ranks.observe(event)
+        if isinstance(event, MembershipChanged) and event.change == "host_joined":
+            known = any(member.name == event.host for member in self._plan.members)
+            if not known and not is_local(event.host):
+                self._agents.start([Host(event.host, event.slots)])
+
+    def _tell_unmeasured(self, *, at_end: bool = False) -> None:
+        with self._ranks_lock:
+            self._notices.extend(self._ranks.unmeasured(self._clock.now(), at_end=at_end))
+
+    # --- the end ---
+
     def _launcher_events(self) -> list[AnyEvent]:
         notices = [self._notices.popleft() for _ in range(len(self._notices))]
         return [*notices, *self._runner.poll()]
@@ -91,9 +159,11 @@ class LaunchedJob:
     def _close_when_ended(self) -> None:
         starts = 1
         while not self._runner.wait_for_end(AGENT_CHECK_S):
+            self._tell_unmeasured()
             if not self._agent.running and starts <= MAX_AGENT_STARTS:
                 starts += 1
                 self._start_agent_again(f"the agent of this machine died ({self._agent.death})")
+        self._agents.stop()
         if not self._agent.stop():
             # The ranks' rings outlive the agent: what it did not pass on is still there.
             self._session.forget_joins()
@@ -101,6 +171,7 @@ class LaunchedJob:
             self._session.wait_for_join(AGENT_GOODBYE_S)
             self._agent.stop()
         self._session.wait_for_agents(AGENT_GOODBYE_S)
+        self._tell_unmeasured(at_end=True)
         self._session.close()
 
     def _start_agent_again(self, why: str) -> None:

@@ -42,7 +42,14 @@ class LiveSession:
         launcher_events: Callable[[], list[AnyEvent]],
         clock: SteadyClock,
         sink: Sink | None = None,
+        watcher: Callable[[AnyEvent], None] | None = None,
     ) -> None:
+        """`watcher` gets every event in the thread that collects, before anybody draws it."""
+        self._watcher = watcher
+        self._new_agents: deque[tuple[str, str]] = deque()
+        self._old_agents: deque[str] = deque()
+        self.unheard: frozenset[str] = frozenset()
+        """Addresses of agents from which nothing has come yet."""
         self._subscription = subscription
         self._launcher_events = launcher_events
         self._clock = clock
@@ -65,6 +72,12 @@ class LiveSession:
         """What has happened since the last call; never blocks."""
         while self._waiting:
             yield self._waiting.popleft()
+
+    def follow(self, address: str, agent_key: str, instead_of: str = "") -> None:
+        """Follows one more agent, known by its public key; in place of the one at another address, which is gone."""
+        if instead_of:
+            self._old_agents.append(instead_of)
+        self._new_agents.append((address, agent_key))
 
     def wait_for_agents(self, timeout_s: float) -> bool:
         """Waits until every agent that was heard has said goodbye; False when one is silent for longer."""
@@ -90,6 +103,7 @@ class LiveSession:
         next_tick = self._clock.now()
         try:
             while not self._ending.is_set():
+                self._change_agents()
                 self._take(self._launcher_events())
                 self._take(self._subscription.poll(POLL_S))
                 now = self._clock.now()
@@ -97,6 +111,7 @@ class LiveSession:
                     self._take([Ticked(at=now)])
                     next_tick = max(next_tick + TICK_S, now)
                     self._flush(now)
+                    self.unheard = frozenset(link.address for link in self._subscription.status() if link.heard is None)
             self._take(self._launcher_events())
             self._take(self._subscription.poll(0))
             self._take([SessionEnded(at=self._clock.now())])
@@ -109,6 +124,12 @@ class LiveSession:
             self._subscription.close()
             if self._sink is not None:
                 self._sink.close()
+
+    def _change_agents(self) -> None:
+        while self._old_agents:
+            self._subscription.remove(self._old_agents.popleft())
+        while self._new_agents:
+            self._subscription.add(*self._new_agents.popleft())
 
     def _flush(self, now: float) -> None:
         """On disk each second; a recording that fails says so on the screen, once."""
@@ -123,6 +144,8 @@ class LiveSession:
         for event in events:
             if self._sink is not None:
                 self._sink.write(event)
+            if self._watcher is not None:
+                self._watcher(event)
             self._waiting.append(event)
             node = getattr(event, "node", "")
             if node:

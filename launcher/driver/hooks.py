@@ -11,7 +11,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from . import elastic, reach, remote
+from . import elastic, remote
 from .job import Job, Place, WorkerCommand
 
 _NEEDED = {
@@ -136,12 +136,11 @@ def _hook_ssh() -> None:
         words = ["ssh", *remote.ssh_options(port, identity_file), host]
         return " ".join(shlex.quote(word) for word in words) + " " + local_command
 
-    def check(host_addresses: List[str], ssh_port: Any = None, ssh_identity_file: Any = None, **cache: Any) -> bool:
-        reach.check_hosts(host_addresses, ssh_port, ssh_identity_file)
+    def checked(*hosts: Any, **how: Any) -> bool:
         return True
 
     setattr(module, "get_ssh_command", get_ssh_command)  # noqa: B010
-    setattr(launch, "_check_all_hosts_ssh_successful", check)  # noqa: B010
+    setattr(launch, "_check_all_hosts_ssh_successful", checked)  # noqa: B010
 
 
 def _hook_progress(job: Job) -> None:
@@ -157,7 +156,6 @@ def _hook_progress(job: Job) -> None:
         return result
 
     server.init = init
-    _announce(job, launch, "_check_all_hosts_ssh_successful", "checking_hosts", "does ssh reach every host?")
     services = getattr(launch, "driver_service", None)
     _announce(job, services, "get_common_interfaces", "checking_hosts", "finding the network interfaces")
     elastic = getattr(gloo_run, "ElasticDriver", None)

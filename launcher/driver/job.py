@@ -50,6 +50,9 @@ class Job:
     def __init__(self, spec: Dict[str, Any], writer: EventWriter) -> None:
         self.id: str = spec["job"]
         self.worker_environment: Dict[str, str] = spec["worker_environment"]
+        self.guest_environment = {_latin(name): _latin(value) for name, value in spec["guest_environment"].items()}
+        self.ssh_targets: Dict[str, Dict[str, Any]] = spec["ssh_targets"]
+        """Host -> what ssh is told of it, where that is more than its name."""
         self.writer = writer
         self.generation = -1
         self._unready = 0
@@ -162,13 +165,15 @@ class Job:
 
     def _spec(self, command: WorkerCommand, place: Place, mark: str) -> Dict[str, Any]:
         environment = dict(command.environment)
-        environment.update(self.worker_environment)
+        if place.local:
+            environment.update(self.worker_environment)
         environment["DISTMON_GENERATION"] = str(place.generation)
         environment[processes.MARK] = mark
         return {
             "argv": [_latin(word) for word in command.argv],
             "environment": {_latin(name): _latin(value) for name, value in environment.items()},
             "inherit_environment": not place.local,
+            "guest": None if place.local else {"job": self.id, "host": place.host, "environment": self.guest_environment},
             "cwd": _latin(os.getcwd()),
             "open_files": processes.inherited_open_files_limit() if place.local else None,
             "mark": mark,
@@ -179,7 +184,9 @@ class Job:
         if place.local:
             command = remote.local_command(sys.executable)
         else:
-            command = remote.ssh_command(place.host, sys.executable, settings.ssh_port, settings.ssh_identity_file)
+            target = self.ssh_targets.get(place.host, {"target": place.host, "port": None})
+            port = target["port"] or settings.ssh_port
+            command = remote.ssh_command(target["target"], sys.executable, port, settings.ssh_identity_file)
         worker = Worker(command, remote.payload(spec), lambda frame: self._on_frame(frame, place, worker, files))
         if not place.local:
             self.liveness.expect(place.host)

@@ -1,4 +1,4 @@
-"""How a supervisor gets onto a host: its source and its spec go in on standard input, so that no command line holds either.
+"""How a program of distmon's gets onto a host: source and spec go in on standard input, so that no command line holds either.
 
 The same path serves this host (a child process) and others (through the user's ssh).
 """
@@ -6,15 +6,15 @@ The same path serves this host (a child process) and others (through the user's 
 import json
 import os
 import shlex
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Sequence
 
 # Reads an 8-digit length and that much source from standard input, and runs it. One line: some login shells take no more.
 BOOTSTRAP = 'import os;r=lambda n:n and (lambda b:b+r(n-len(b)))(os.read(0,n)) or b"";exec(r(int(r(8))))'
 CONNECT_LIMIT_S = 10
-_MODULES = ("processes", "lines", "supervisor")
+SUPERVISOR = ("processes", "lines", "guest", "supervisor")
 _LOADER = """
 import sys, types
-package = types.ModuleType("_distmon_supervisor")
+package = types.ModuleType("_distmon_sent")
 package.__path__ = []
 sys.modules[package.__name__] = package
 for name, source in {sources!a}:
@@ -23,14 +23,14 @@ for name, source in {sources!a}:
     sys.modules[module.__name__] = module
     setattr(package, name, module)
     exec(compile(source, "distmon/" + name + ".py", "exec"), module.__dict__)
-package.supervisor.main()
+module.main()
 """
 
 
-def _sources() -> List[Any]:
+def _sources(modules: Sequence[str]) -> List[Any]:
     folder = os.path.dirname(os.path.abspath(__file__))
     sources = []
-    for name in _MODULES:
+    for name in modules:
         with open(os.path.join(folder, name + ".py"), encoding="utf-8") as file:
             sources.append((name, file.read()))
     return sources
@@ -40,9 +40,9 @@ def _framed(data: bytes) -> bytes:
     return b"%08d" % len(data) + data
 
 
-def payload(spec: Dict[str, Any]) -> bytes:
-    """What a supervisor reads first: its own source, then what to run."""
-    source = _LOADER.format(sources=_sources())
+def payload(spec: Dict[str, Any], modules: Sequence[str] = SUPERVISOR) -> bytes:
+    """What a program on a host reads first: its own source, whose last module has its `main`, then what it is to do."""
+    source = _LOADER.format(sources=_sources(modules))
     return _framed(source.encode("ascii")) + _framed(json.dumps(spec).encode("ascii"))
 
 

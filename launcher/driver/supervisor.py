@@ -16,7 +16,7 @@ import sys
 import time
 from typing import Any, Dict, List, Optional, Set
 
-from . import processes
+from . import guest, processes
 from .lines import LineSplitter, Piece
 
 POLITE = b"T"
@@ -119,6 +119,11 @@ class Supervisor:
     def _environment(self) -> Dict[bytes, bytes]:
         env = dict(os.environb) if self.spec["inherit_environment"] else {}
         env.update((_bytes(name), _bytes(value)) for name, value in self.spec["environment"].items())
+        theirs = self.spec["guest"]
+        if theirs is not None:
+            folder = os.fsencode(guest.folder_of(theirs["job"], theirs["host"]))
+            for name, value in theirs["environment"].items():
+                env[_bytes(name)] = _bytes(value).replace(guest.PLACE.encode(), folder)
         return env
 
     def _start(self) -> bool:

@@ -12,6 +12,7 @@ from distmon.core.codec import encode_json
 from distmon.core.errors import DistmonError
 from distmon.launcher.flags import job_spec, split_arguments
 from distmon.launcher.horovod import plan_job
+from distmon.launcher.prepare import HostPreparation
 from distmon.launcher.rundir import job_directory
 from distmon.launcher.runner import Runner
 
@@ -20,7 +21,8 @@ def main(arguments: list[str]) -> int:
     try:
         spec = job_spec(split_arguments(arguments, {}), backend="horovod", cwd=str(Path.cwd()), environment=os.environ)
         with job_directory() as folder:
-            runner = Runner(plan_job(spec, folder))
+            plan = plan_job(spec, folder)
+            runner = Runner(plan, HostPreparation(plan, None) if plan.others else None)
             for signum in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(signum, lambda number, _frame: runner.stop(number))
             runner.start()

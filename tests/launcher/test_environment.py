@@ -85,4 +85,4 @@ def test_a_missing_ssh_is_said_so(tmp_path: Path) -> None:
     flags = ("-np", "1", "-H", "node-ok:1", "--network-interface", "lo")
     job = run(*flags, "--", sys.executable, env=environment(PATH=str(tmp_path)))
     assert job.exit_code == 1
-    assert job.ended.detail == "there is no ssh here to reach node-ok with; install an ssh client"
+    assert "there is no ssh here to reach it with" in job.ended.detail

@@ -4,7 +4,7 @@ import pytest
 
 from distmon.core.errors import DistmonError, UsageError
 from distmon.launcher.facts import Facts
-from distmon.launcher.hosts import Host, parse_discovered, parse_hostfile, parse_hosts
+from distmon.launcher.hosts import Host, merged, parse_discovered, parse_hostfile, parse_hosts
 from distmon.launcher.plan import Places, Plan, make_plan
 from distmon.launcher.spec import JobSpec
 
@@ -57,10 +57,25 @@ def test_slots_that_np_does_not_want_are_told_of() -> None:
     assert plan(spec(min_np=1), Host("a", 2), Host("b", 2)).notices == []
 
 
-def test_elastic_with_one_other_host_warns_and_with_two_says_nothing() -> None:
-    one = plan(spec(min_np=1), Host("far", 2))
-    assert one.network_interface == "" and "second host" in one.notices[0].text
-    assert plan(spec(min_np=1), Host("far", 2), Host("localhost", 1)).notices == []
+def test_a_job_on_other_hosts_gets_the_interface_that_the_check_finds() -> None:
+    made = plan(spec(min_np=1), Host("far", 2), Host("localhost", 1))
+    assert (made.network_interface, made.notices) == ("", [])
+    over = made.over("eth1")
+    assert (over.network_interface, over.flags[-2:]) == ("eth1", ["--network-interface", "eth1"])
+
+
+def test_which_rank_runs_where_is_told() -> None:
+    static = plan(spec(np=3), Host("localhost", 2), Host("far", 1))
+    assert static.places() == ["localhost (this machine): ranks 0-1", "far: rank 2"]
+    elastic = plan(spec(np=2, min_np=1), Host("a", 2), Host("b", 1))
+    assert elastic.places() == ["a: ranks 0-1", "b: no rank at first"]
+
+
+def test_hosts_listed_twice_are_one_host_with_all_their_slots() -> None:
+    hosts, repeated = merged([Host("a", 1), Host("b", 2), Host("a", 2)])
+    assert (hosts, repeated) == ([Host("a", 3), Host("b", 2)], ["a"])
+    with pytest.raises(UsageError, match="a is listed twice with another user or port"):
+        merged([Host("a", 1), Host("a", 1, "me")])
 
 
 def test_a_hosts_file_becomes_a_list() -> None:
@@ -77,7 +92,42 @@ def test_a_hosts_file_may_hold_comments_and_blank_lines() -> None:
     assert parse_hostfile("# ours\n\nnode1 slots=4\nnode2  slots = 2  # old\n", "h") == [Host("node1", 4), Host("node2", 2)]
 
 
-@pytest.mark.parametrize("text", ["node1\n", "node1 slots=x\n", "node1:4\n", "a b slots=1\n", "", "# none\n"])
+@pytest.mark.parametrize(
+    ("line", "hosts"),
+    [
+        ("node1", [Host("node1", 1)]),
+        ("node1:20", [Host("node1", 20)]),
+        ("\ufeffme@node1:2222\tslots=2\r", [Host("node1", 2, "me", 2222)]),
+        ("node1 slots=2 port=22 max_slots=4", [Host("node1", 2, port=22)]),
+        ("cn[8-10,12]x:2", [Host(f"cn{n}x", 2) for n in (8, 9, 10, 12)]),
+        ("n[09-10],login slots=1", [Host("n09", 1), Host("n10", 1), Host("login", 1)]),
+    ],
+)
+def test_hosts_files_of_other_launchers_are_read(line: str, hosts: list[Host]) -> None:
+    assert parse_hostfile(line + "\n", "h") == hosts
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("[::1]:2", "IPv4 alone"),
+        ("fe80::1 slots=1", "IPv4 alone"),
+        ("-oProxyCommand=x slots=1", "not of the form"),
+        ("n[3-1]", "range 3-1"),
+        ("n[1-3", "not of the form"),
+        ("n[a]", "where a number"),
+        ("n slots=0", "no slot"),
+        ("n:99999 slots=1", "ssh port 99999"),
+        ("n colour=red slots=1", "'colour=red'"),
+    ],
+)
+def test_a_line_that_cannot_be_meant_says_why(line: str, says: str) -> None:
+    with pytest.raises(UsageError, match=r"^h, line 2: ") as caught:
+        parse_hostfile(f"\n{line}\n", "h")
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["node1 slots=x\n", "a b slots=1\n", "", "# none\n"])
 def test_a_wrong_hosts_file_is_named(text: str) -> None:
     with pytest.raises(UsageError, match=r"^h"):
         parse_hostfile(text, "h")
@@ -91,6 +141,6 @@ def test_wrong_hosts_are_named(text: str) -> None:
 
 def test_hosts_are_read_in_order() -> None:
     assert parse_hosts("b:2, a:1") == [Host("b", 2), Host("a", 1)]
-    assert parse_discovered("b:2\n\na\n") == [Host("b", 2), Host("a", None)]
-    with pytest.raises(DistmonError, match="'# x'"):
-        parse_discovered("# x\n")
+    assert parse_discovered(b"b:2\n\na\n") == [Host("b", 2), Host("a", None)]
+    with pytest.raises(DistmonError, match="'a b'"):
+        parse_discovered(b"a b\n")

@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from distmon.core.events import WorkerStarted
+from distmon.core.events import NoticeGiven, WorkerStarted
 from tests.launcher.driving import CASES, alive, command, environment, run, within
 
 CASE = CASES / "LE-03"
@@ -37,10 +37,12 @@ def test_le03_every_host_with_its_own_reason(tmp_path: Path) -> None:
     assert time.monotonic() - began < EXPECTED["all_checked_within_s"]
     assert job.exit_code == 1
     assert job.of(WorkerStarted) == []
-    reasons = {part.split(" (")[0]: part for part in job.ended.detail.removeprefix("ssh does not reach ").split("; ")}
+    told_of = [notice.text.split(maxsplit=3) for notice in job.of(NoticeGiven) if notice.severity == "error"]
+    reasons = {host: text for host, _, _, text in told_of}
     assert set(reasons) == set(EXPECTED["listed_hosts"])
     for host, reason in EXPECTED["listed_hosts"].items():
         assert reason in reasons[host].lower()
+        assert host in job.ended.detail
     for word in ("pid=", "stdin_tty=no", *EXPECTED["stub_log"]["args_have"]):
         assert told(log).count(word) == 5
     assert living(log) == []
