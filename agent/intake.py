@@ -11,7 +11,7 @@ from distmon.agent.grid import next_on_grid
 from distmon.agent.records import Kept, Worker
 from distmon.agent.sampler import Sampler
 from distmon.core.events import NoticeGiven
-from distmon.probe.ring import SUFFIX, RingError, RingReader, process_start_ticks
+from distmon.probe.ring import SUFFIX, RingError, RingReader, Steps, process_start_ticks
 from distmon.wire.clock import SteadyClock
 from distmon.wire.publisher import Publisher
 
@@ -124,20 +124,21 @@ class Intake:
 
     def _read(self, ring: _Ring, now: float) -> float:
         """Takes over what is new in a ring; gives how full it was, as a share."""
-        records = ring.reader.read()
+        batches = ring.reader.read_batches()
         lost = ring.reader.lost + ring.reader.torn
         if lost > ring.lost:
             self._publish(ring.worker.flush())
             self._publish([Kept(ring.worker.gap(lost - ring.lost, self._clock.now()))])
             ring.lost = lost
-        if not records:
+        if not batches:
             return 0.0
         ring.heard = now
         rank = ring.worker.rank
-        self._publish(ring.worker.take(records))
+        self._publish(ring.worker.take(batches))
         if ring.worker.rank != rank:
             self._rank_known(ring)
-        return len(records) / ring.reader.header.capacity
+        count = sum(len(batch.step) if isinstance(batch, Steps) else 1 for batch in batches)
+        return count / ring.reader.header.capacity
 
     def _rank_known(self, ring: _Ring) -> None:
         """Lets the sensors know: the rank's process, its GPU, and the interface that the job talks over."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import chain
 from typing import Annotated, Any
 
 import msgspec
@@ -25,7 +26,7 @@ from distmon.core.events import (
     TrainingInterrupted,
     WorkerIdentified,
 )
-from distmon.probe.ring import Header, Message, Record, Span, Step
+from distmon.probe.ring import UNSEEN, Batch, Header, Message, Record, Span, Step, Steps
 from distmon.wire.clock import SteadyClock
 
 MOST_STEPS_PER_EVENT = 2000
@@ -95,7 +96,7 @@ class Worker:
         self._assumed_rank = assumed_rank
         self._held: list[Record] = []
         self._epoch: int | None = None
-        self._steps: list[Step] = []
+        self._steps: list[Steps] = []
         self._last_end_ns = header.monotonic_ns
 
     def memory(self) -> WorkerMemory:
@@ -107,22 +108,22 @@ class Worker:
         self.rank, self.local_rank, self.local_job = memory.rank, memory.local_rank, memory.local_job
         self.visible_devices, self._epoch, self._last_end_ns = memory.visible_devices, memory.epoch, memory.last_end_ns
 
-    def take(self, records: Sequence[Record]) -> list[Kept]:
+    def take(self, batches: Sequence[Batch]) -> list[Kept]:
         """Events of everything but steps, which wait for `flush`; they are flushed before a new identity, to keep the order."""
         if self.rank is None:
-            self._held.extend(records)
-            records = self._ready()
+            for batch in batches:
+                self._held.extend(batch.rows() if isinstance(batch, Steps) else [batch])
+            batches = self._ready()
         out: list[Kept] = []
-        for record in records:
-            if isinstance(record, Step):
-                if record.epoch != self._epoch and record.epoch != _UNKNOWN_EPOCH:
-                    self._begin_epoch(record.epoch, self._clock.at(record.start_ns), out)
-                self._steps.append(record)
-                self._last_end_ns = record.start_ns + record.duration_ns
-            elif isinstance(record, Span):
-                out.append(Kept(self._span(record)))
+        for batch in batches:
+            if isinstance(batch, Steps):
+                self._take_steps(batch, out)
+            elif isinstance(batch, Step):
+                self._take_steps(_alone(batch), out)
+            elif isinstance(batch, Span):
+                out.append(Kept(self._span(batch)))
             else:
-                self._take_message(record, out)
+                self._take_message(batch, out)
         return out
 
     def finish(self) -> list[Kept]:
@@ -136,8 +137,8 @@ class Worker:
 
     def flush(self) -> list[Kept]:
         """The steps taken since the last flush, in columns."""
-        steps, self._steps = self._steps, []
-        return [Kept(self._columns(run)) for run in consecutive(steps)]
+        batches, self._steps = self._steps, []
+        return [Kept(self._columns(run)) for run in consecutive(_joined(batches))] if batches else []
 
     def gap(self, lost: int, until: float) -> GapFound:
         """Records that the writer overtook before they were read."""
@@ -190,6 +191,14 @@ class Worker:
     @property
     def _rank(self) -> int:
         return -1 if self.rank is None else self.rank
+
+    def _take_steps(self, steps: Steps, out: list[Kept]) -> None:
+        if steps.epoch.count(_UNKNOWN_EPOCH) != len(steps.epoch):
+            for epoch, start_ns in zip(steps.epoch, steps.start_ns, strict=True):
+                if epoch not in (self._epoch, _UNKNOWN_EPOCH):
+                    self._begin_epoch(epoch, self._clock.at(start_ns), out)
+        self._steps.append(steps)
+        self._last_end_ns = steps.start_ns[-1] + steps.duration_ns[-1]
 
     def _begin_epoch(self, epoch: int, at: float, out: list[Kept]) -> None:
         if epoch != self._epoch:
@@ -248,47 +257,69 @@ class Worker:
         time_ns = fields.get("time_ns")
         return self._clock.at(time_ns) if type(time_ns) is int else self._clock.now()
 
-    def _columns(self, steps: Sequence[Step]) -> StepsRecorded:
-        first, last = steps[0], steps[-1]
-        _, _, _, starts, durations, input_waits, computes, exposed, optimizers, samples, micro_batches = zip(*steps, strict=True)
+    def _columns(self, steps: Steps) -> StepsRecorded:
+        first_ns, epoch = steps.start_ns[0], steps.epoch[0]
         return StepsRecorded(
-            at=self._clock.at(last.start_ns + last.duration_ns),
+            at=self._clock.at(steps.start_ns[-1] + steps.duration_ns[-1]),
             node=self.node,
             worker=self.worker,
             rank=self._rank,
-            generation=first.generation,
-            first_step=first.step,
-            origin=self._clock.at(first.start_ns),
-            start_ns=[start_ns - first.start_ns for start_ns in starts],
-            duration_ns=list(durations),
-            input_wait_ns=_seen(input_waits),
-            compute_ns=_seen(computes),
-            exposed_communication_ns=_seen(exposed),
-            optimizer_ns=_seen(optimizers),
-            samples=_seen(samples),
-            micro_batches=_more_than_one(micro_batches),
-            epoch=None if first.epoch == _UNKNOWN_EPOCH else first.epoch,
+            generation=steps.generation[0],
+            first_step=steps.step[0],
+            origin=self._clock.at(first_ns),
+            start_ns=[start_ns - first_ns for start_ns in steps.start_ns],
+            duration_ns=list(steps.duration_ns),
+            input_wait_ns=_seen(steps.input_wait_ns),
+            compute_ns=_seen(steps.compute_ns),
+            exposed_communication_ns=_seen(steps.exposed_communication_ns),
+            optimizer_ns=_seen(steps.optimizer_ns),
+            samples=_seen(steps.samples),
+            micro_batches=_more_than_one(steps.micro_batches),
+            epoch=None if epoch == _UNKNOWN_EPOCH else epoch,
         )
 
 
-def consecutive(steps: Sequence[Step]) -> list[Sequence[Step]]:
+def consecutive(steps: Steps) -> list[Steps]:
     """Runs of steps that one event can hold: same generation and epoch, no step missing in between."""
-    runs: list[Sequence[Step]] = []
+    runs: list[Steps] = []
     begin = 0
-    for end in range(1, len(steps) + 1):
-        if end == len(steps) or end - begin == MOST_STEPS_PER_EVENT or steps[end][:3] != _after(steps[end - 1]):
-            runs.append(steps[begin:end])
-            begin = end
+    while begin < len(steps.step):
+        end = _end_of_run(steps, begin)
+        runs.append(Steps(*(column[begin:end] for column in steps)))
+        begin = end
     return runs
 
 
-def _after(step: Step) -> tuple[int, int, int]:
-    """Number, generation and epoch of the step that follows without a break."""
-    return step.step + 1, step.generation, step.epoch
+def _end_of_run(steps: Steps, begin: int) -> int:
+    numbers, generations, epochs = (column[begin : begin + MOST_STEPS_PER_EVENT] for column in steps[:3])
+    count = len(numbers)
+    # Nearly always all of them follow one another, and these comparisons are made in C.
+    if (
+        numbers == tuple(range(numbers[0], numbers[0] + count))
+        and generations.count(generations[0]) == count
+        and epochs.count(epochs[0]) == count
+    ):
+        return begin + count
+    rows = zip(numbers, generations, epochs, strict=True)
+    return begin + next(i for i, row in enumerate(rows) if row != (numbers[0] + i, generations[0], epochs[0]))
 
 
-def _seen(column: Sequence[int | None]) -> list[int | None] | None:
-    return None if column.count(None) == len(column) else list(column)
+def _alone(step: Step) -> Steps:
+    return Steps(*((UNSEEN if number is None else number,) for number in step))
+
+
+def _joined(batches: Sequence[Steps]) -> Steps:
+    if len(batches) == 1:
+        return batches[0]
+    return Steps(*(tuple(chain.from_iterable(columns)) for columns in zip(*batches, strict=True)))
+
+
+def _seen(column: Sequence[int]) -> list[int | None] | None:
+    """None in place of what could not be seen; of nothing but that, no column."""
+    unseen = column.count(UNSEEN)
+    if not unseen:
+        return list(column)
+    return None if unseen == len(column) else [None if number == UNSEEN else number for number in column]
 
 
 def _more_than_one(column: Sequence[int]) -> list[int] | None:

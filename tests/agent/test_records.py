@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distmon.agent.records import MOST_HELD, Worker, consecutive
+from distmon.agent.records import MOST_HELD, Worker
 from distmon.core.codec import decode_batch, encode_msgpack, join_batch
 from distmon.core.events import (
     AnyEvent,
@@ -25,7 +25,7 @@ from distmon.core.events import (
     StepsRecorded,
     WorkerIdentified,
 )
-from distmon.probe.ring import Header, Message, Span, Step
+from distmon.probe.ring import Batch, Header, Message, Span, Step, Steps
 from distmon.wire.clock import SteadyClock
 
 SECOND = 10**9
@@ -70,7 +70,7 @@ def step(number: int, *, generation: int = 0, epoch: int = -1, **other: Any) -> 
     )
 
 
-def events(worker: Worker, *records: Step | Span | Message) -> list[AnyEvent]:
+def events(worker: Worker, *records: Batch) -> list[AnyEvent]:
     return [kept.event for kept in worker.take(list(records)) + worker.flush()]
 
 
@@ -125,10 +125,18 @@ def test_steps_become_columns_and_a_phase_never_seen_is_none() -> None:
     ids=["gap", "generation", "epoch"],
 )
 def test_an_event_ends_where_its_steps_do_not_follow(after: Step, why: str) -> None:
-    assert consecutive([step(0), after, after._replace(step=after.step + 1)]) == [
-        [step(0)],
-        [after, after._replace(step=after.step + 1)],
-    ]
+    found = [event for event in events(worker(), Message(IDENTITY), step(0), after, after._replace(step=after.step + 1))]
+    runs = [(event.first_step, len(event.duration_ns)) for event in found if isinstance(event, StepsRecorded)]
+    assert runs == [(0, 1), (after.step, 2)]
+
+
+def test_a_batch_of_steps_makes_the_events_that_its_steps_make_one_by_one() -> None:
+    steps = [step(0), step(1, epoch=3), step(2, epoch=3, samples=32), step(4, epoch=4, micro_batches=2), step(5, epoch=4)]
+    raw = [tuple(-1 if number is None else number for number in one) for one in steps]
+    batch = Steps(*(tuple(column) for column in zip(*raw, strict=True)))
+    assert batch.rows() == steps
+    together, apart = worker(), worker()
+    assert events(together, Message(IDENTITY), batch) == events(apart, Message(IDENTITY), *steps)
 
 
 def test_no_steps_make_no_event() -> None:
