@@ -75,9 +75,11 @@ COMMANDS: tuple[Command, ...] = (
     ),
     *(
         Command(f"aside('{where}')", (where,), where, f"heat map and crosshair: to the {where}", "Move", screen)
-        for screen in ("overview", "ranks", "nodes", "node")
+        for screen in ("overview", "ranks", "nodes", "node", "events", "logs")
         for where in ("left", "right")
     ),
+    Command("only_rank", ("r",), "rank's output", "only the rank of the line under the cursor; again: all", "Find", "logs", 4),
+    Command("collapse", ("c",), "same lines", "lines that several ranks wrote once, or each", "Find", "logs", 5),
     Command("play_pause", ("space",), "play/pause", "play or pause", "Play", "bar", 1),
     Command("faster", ("plus", "equals_sign"), "faster", "play faster", "Play", "bar", 2),
     Command("slower", ("minus",), "slower", "play slower", "Play", "bar", 3),

@@ -7,7 +7,7 @@ from collections import deque
 from textual.app import App, ComposeResult
 
 from distmon.core.state import LogEntry, OutputLine
-from distmon.tui.view.logs import Feed, event_line, output_line
+from distmon.tui.view.logs import Feed, Kept, event_line, output_line
 from distmon.tui.widgets.log_view import LogView
 
 
@@ -51,9 +51,9 @@ def test_a_filter_by_rank_and_text_holds_for_lines_that_come_later() -> None:
 
 
 def test_user_made_text_is_cleaned() -> None:
-    shown = output_line(0, OutputLine(0.0, 1, "h", "stderr", "\x1b[31mred\x1b]0;x\x07 [b]"))
+    shown = output_line(Kept(0, OutputLine(0.0, 1, "h", "stderr", "\x1b[31mred\x1b]0;x\x07 [b]")))
     assert shown.text == "red [b]"
-    assert event_line(0, LogEntry(0.0, "error", "rank 1 died\x1b[2J")).text == "rank 1 died"
+    assert event_line(Kept(0, LogEntry(0.0, "error", "rank 1 died\x1b[2J"))).text == "rank 1 died"
 
 
 class LogApp(App[None]):

@@ -52,6 +52,8 @@ class Cockpit(Screen[None]):
         self.overlays = {name: TextPanel(name, 0, id=name) for name in ("help", "question")}
         self.pages: dict[str, Page] = {FIRST: make_page(FIRST, self)}
         self.page = self.pages[FIRST]
+        self._came_from: tuple[float, float] | None = None
+        """The moment that was visited, and where the recording was before."""
         self._before: list[str] = []
         """The screens that Escape goes back to, the last one last."""
 
@@ -298,6 +300,22 @@ class Cockpit(Screen[None]):
 
     def action_crosshair(self) -> None:
         self.point_at(self.facts.state.now if self.cross is None else None)
+
+    def visit(self, at: float) -> None:
+        """A recording goes to the moment, and back when asked again; otherwise the crosshair shows it on every chart."""
+        if self.player is None or self.facts.state.started is None:
+            self.point_at(at)
+            self.say("the crosshair is at that moment on every chart")
+            return
+        there = max(at - self.facts.state.started, 0.0)
+        if self._came_from is not None and self._came_from[0] == there:
+            self.player.seek(self._came_from[1])
+            self._came_from = None
+            self.say("back where you were")
+        else:
+            self._came_from = (there, self.player.position_s)
+            self.player.seek(there)
+            self.say("at that moment; Enter again goes back")
 
     def point_at(self, at: float | None) -> None:
         """The crosshair is the same on every chart."""

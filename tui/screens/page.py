@@ -49,6 +49,10 @@ class Frame(Protocol):
         """Moves the crosshair of all charts; None takes it away."""
         ...
 
+    def visit(self, at: float) -> None:
+        """To a moment of the session; to the same moment again: back."""
+        ...
+
     def allows(self, action: str) -> bool:
         """Whether keys act: not while a question or the help is open."""
         ...
@@ -139,6 +143,7 @@ class Page(Board):
 
     def open_verdicts(self) -> None:
         """What holds the job back."""
+        self.frame.go("verdicts")
 
     # --- time in charts -------------------------------------------------------------------------------------------
 

@@ -4,34 +4,70 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from itertools import islice, takewhile
 from typing import Any, Generic, TypeVar, overload
 
 from distmon.core.state import LogEntry, OutputLine
 from distmon.tui.format import clean, clock
+from distmon.tui.view.filters import Filter, read_filter
 from distmon.tui.view.words import SEVERITY
 from distmon.tui.widgets.log_view import LogLine
 
 E = TypeVar("E", bound=LogEntry | OutputLine)
 
+FIELDS = ("rank", "host", "at", "out", "severity")
+"""What a filter can ask of a line; `at` is the time of day, `out` is stdout or stderr."""
+SAME_WITHIN_S = 2.0
+"""The same text of another rank so soon after is the same line."""
+_REMEMBERED = 4_000
+
+
+@dataclass(slots=True)
+class Kept(Generic[E]):
+    """An entry that passed the filter, and the ranks that wrote the same."""
+
+    number: int
+    entry: E
+    ranks: list[int | None] = field(default_factory=list)
+
 
 class Feed(Generic[E]):
-    """The entries of a bounded log that pass a filter, each with a number that only grows."""
+    """The entries of a bounded log that pass a filter, each with a number that only grows.
 
-    def __init__(self, write: Callable[[int, E], LogLine], limit: int) -> None:
+    With `collapse`, a line that several ranks wrote is kept once.
+    """
+
+    def __init__(self, write: Callable[[Kept[E]], LogLine], limit: int, *, collapse: bool = False) -> None:
         self._write = write
-        self._kept: deque[tuple[int, E]] = deque(maxlen=limit)
+        self._collapse = collapse
+        self._kept: deque[Kept[E]] = deque(maxlen=limit)
+        self._same: dict[str, Kept[E]] = {}
         self._last: E | None = None
         self._next = 0
-        self._filter: tuple[int | None, str] = (None, "")
+        self._filter: tuple[int | None, Filter, bool] = (None, Filter(""), False)
 
-    def set_filter(self, rank: int | None, text: str) -> None:
-        """Keep lines of one rank (None: of all) that contain the text, whatever its case."""
-        wanted = (rank, text.lower())
+    def set_filter(self, rank: int | None, text: str, *, problems: bool = False) -> str:
+        """Keep lines of one rank (None: of all) that pass the filter, with `problems` only warnings, errors and stderr.
+
+        Gives what is wrong with the filter; empty where nothing is.
+        """
+        wanted = (rank, read_filter(text, FIELDS), problems)
         if wanted != self._filter:
             self._filter = wanted
-            self._last = None
-            self._kept.clear()
+            self.forget()
+        return wanted[1].error
+
+    def set_collapse(self, collapse: bool) -> None:
+        if collapse != self._collapse:
+            self._collapse = collapse
+            self.forget()
+
+    def forget(self) -> None:
+        """Read the whole log again at the next update."""
+        self._last = None
+        self._kept.clear()
+        self._same.clear()
 
     def update(self, log: deque[E]) -> Sequence[LogLine]:
         """Take what was added since the last call; a log that no longer holds the last line seen is read from its start."""
@@ -39,24 +75,59 @@ class Feed(Generic[E]):
         new = list(takewhile(lambda entry: entry is not last, reversed(log)))
         if len(new) == len(log):
             self._kept.clear()
+            self._same.clear()
         for entry in reversed(new):
-            if self._passes(entry):
-                self._kept.append((self._next, entry))
-                self._next += 1
+            if self._passes(entry) and not (self._collapse and self._is_same(entry)):
+                self._keep(entry)
         self._last = log[-1] if log else None
         return Lines(self._kept, self._write)
 
+    def entry(self, number: int) -> E | None:
+        """The entry of a line's number, while it is kept."""
+        if not self._kept or not 0 <= (index := number - self._kept[0].number) < len(self._kept):
+            return None
+        return self._kept[index].entry
+
+    def _keep(self, entry: E) -> None:
+        kept = Kept(self._next, entry, [entry.rank])
+        self._next += 1
+        self._kept.append(kept)
+        if self._collapse:
+            if len(self._same) > _REMEMBERED:
+                self._same.clear()
+            self._same[entry.text] = kept
+
+    def _is_same(self, entry: E) -> bool:
+        kept = self._same.get(entry.text)
+        if kept is None or entry.rank in kept.ranks or entry.at - kept.entry.at > SAME_WITHIN_S:
+            return False
+        kept.ranks.append(entry.rank)
+        return True
+
     def _passes(self, entry: E) -> bool:
-        rank, text = self._filter
-        return (rank is None or entry.rank == rank) and (
-            not text or text in entry.text.lower() or text in entry.host.lower()
-        )
+        rank, wanted, problems = self._filter
+        if rank is not None and entry.rank != rank:
+            return False
+        if problems and not _is_problem(entry):
+            return False
+        return not wanted or wanted.passes(_fields(entry), entry.text)
+
+
+def _is_problem(entry: LogEntry | OutputLine) -> bool:
+    return entry.severity != "info" if isinstance(entry, LogEntry) else entry.output == "stderr"
+
+
+def _fields(entry: LogEntry | OutputLine) -> dict[str, float | int | str | None]:
+    common: dict[str, float | int | str | None] = {"rank": entry.rank, "host": entry.host, "at": clock(entry.at)}
+    if isinstance(entry, LogEntry):
+        return {**common, "severity": entry.severity}
+    return {**common, "out": entry.output}
 
 
 class Lines(Sequence[LogLine], Generic[E]):
     """A view of kept entries that writes only those asked for."""
 
-    def __init__(self, kept: deque[tuple[int, E]], write: Callable[[int, E], LogLine]) -> None:
+    def __init__(self, kept: deque[Kept[E]], write: Callable[[Kept[E]], LogLine]) -> None:
         self._kept, self._write = kept, write
 
     def __len__(self) -> int:
@@ -74,17 +145,28 @@ class Lines(Sequence[LogLine], Generic[E]):
                 if stop - start < 200
                 else list(islice(self._kept, start, stop))
             )
-            return [self._write(number, entry) for number, entry in from_end]
-        return self._write(*self._kept[index])
+            return [self._write(kept) for kept in from_end]
+        return self._write(self._kept[index])
 
 
-def event_line(number: int, entry: LogEntry) -> LogLine:
+def event_line(kept: Kept[LogEntry]) -> LogLine:
+    entry = kept.entry
     glyph, role = SEVERITY[entry.severity]
     prefix = ((clock(entry.at) + " ", "muted"), (glyph + " ", role))
     times = f"  ×{entry.count:,}" if entry.count > 1 else ""
-    return LogLine(number, prefix, clean(entry.text) + times, "text" if entry.severity == "info" else role)
+    return LogLine(kept.number, prefix, clean(entry.text) + times, "text" if entry.severity == "info" else role)
 
 
-def output_line(number: int, entry: OutputLine) -> LogLine:
+def output_line(kept: Kept[OutputLine]) -> LogLine:
+    entry = kept.entry
     prefix = ((f"{entry.rank:>3} ", f"series{entry.rank % 6}"), ("! " if entry.output == "stderr" else "│ ", "muted"))
-    return LogLine(number, prefix, clean(entry.text), "text")
+    return LogLine(kept.number, prefix, clean(entry.text), "text")
+
+
+def full_output_line(kept: Kept[OutputLine]) -> LogLine:
+    """With the time and the host; a line of several ranks says of how many."""
+    entry, ranks = kept.entry, len(kept.ranks)
+    who = f"{clean(entry.host)[:12]:>12} {entry.rank:>4} " if ranks == 1 else f"{'×' + format(ranks, ',') + ' ranks':>17} "
+    role = f"series{entry.rank % 6}" if ranks == 1 else "accent"
+    stream = ("! ", "warn") if entry.output == "stderr" else ("│ ", "muted")
+    return LogLine(kept.number, ((clock(entry.at) + " ", "muted"), (who, role), stream), clean(entry.text), "text")

@@ -1,0 +1,148 @@
+"""The screens of the event log and of the ranks' output: lines with a cursor, under a chart that shows their moment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from distmon.core.state import LogEntry, OutputLine
+from distmon.tui.bindings import bindings_for
+from distmon.tui.screens.arrange import Rows
+from distmon.tui.screens.page import Frame, Page
+from distmon.tui.view import chart
+from distmon.tui.view.facts import Facts
+from distmon.tui.view.logs import Feed, event_line, full_output_line
+from distmon.tui.widgets.chart import Chart
+from distmon.tui.widgets.cursor_log import CursorLog
+from distmon.tui.widgets.log_view import LogLine
+
+KEPT_LINES = 5_000
+
+
+class LinesPage(Page):
+    """A log and the chart over it; the crosshair is at the selected line."""
+
+    FILTERS: ClassVar[tuple[str, ...]] = ("lines",)
+    LINES = ("lines", "nothing yet")
+    """Title of the log, and what it says while it is empty."""
+
+    def __init__(self, frame: Frame, name: str) -> None:
+        super().__init__(frame, name)
+        self.choices.focused = "lines"
+        self.lines = CursorLog(self.LINES[0], 1, empty=self.LINES[1], id="lines")
+        self.chart = Chart("throughput", 2, id="chart")
+        self.panels = {"lines": self.lines, "chart": self.chart}
+
+    def rows(self, width: int, height: int) -> Rows:
+        return [(1, [("chart", 1)]), (3, [("lines", 1)])]
+
+    def feed(self) -> Feed[LogEntry] | Feed[OutputLine]:
+        """Where the lines come from."""
+        raise NotImplementedError
+
+    def update_feed(self, facts: Facts) -> tuple[Sequence[LogLine], list[str]]:
+        """The lines that there are now, and notes about them."""
+        raise NotImplementedError
+
+    def draw_parts(self, facts: Facts, shown: set[str]) -> None:
+        if "chart" in shown:
+            self.chart.show(chart.throughput_chart(facts, self.time_view))
+        if "lines" in shown:
+            lines, notes = self.update_feed(facts)
+            text = self.choices.filters.get("lines", "")
+            notes = [f"/{text}"] * bool(text) + ["problems only"] * self.choices.problems + notes
+            self.lines.show(lines, " ".join(notes))
+
+    def open_details(self) -> None:
+        if self.focused_panel is self.lines:
+            self.lines.open_selected()
+
+    def on_cursor_log_selected(self, event: CursorLog.Selected) -> None:
+        entry = None if event.number is None else self.feed().entry(event.number)
+        self.frame.point_at(entry.at if entry is not None else None)
+
+    def on_cursor_log_opened(self, event: CursorLog.Opened) -> None:
+        """The moment of the line, there and back."""
+        entry = self.feed().entry(event.number)
+        if entry is not None:
+            self.frame.visit(entry.at)
+
+    def close_topmost(self) -> bool:
+        if super().close_topmost():
+            return True
+        if self.lines.cursor is None:
+            return False
+        self.lines.navigate("last")
+        return True
+
+
+class Events(LinesPage):
+    """What happened: launch, rounds, joins and leaves, deaths, actions, marks, notices."""
+
+    BINDINGS = bindings_for("events")
+    LINES = ("events", "nothing has happened yet")
+
+    def __init__(self, frame: Frame, name: str) -> None:
+        super().__init__(frame, name)
+        self._feed = Feed(event_line, KEPT_LINES)
+
+    def feed(self) -> Feed[LogEntry]:
+        return self._feed
+
+    def update_feed(self, facts: Facts) -> tuple[Sequence[LogLine], list[str]]:
+        error = self._feed.set_filter(None, self.choices.filters.get("lines", ""), problems=self.choices.problems)
+        return self._feed.update(facts.state.log), [error] * bool(error)
+
+
+class Logs(LinesPage):
+    """The output of all ranks in one log; a line that several ranks wrote is shown once."""
+
+    BINDINGS = bindings_for("logs")
+    LINES = ("output", "no rank has written anything yet")
+
+    def __init__(self, frame: Frame, name: str) -> None:
+        super().__init__(frame, name)
+        self.collapse = True
+        self._feed = Feed(full_output_line, KEPT_LINES, collapse=True)
+
+    def feed(self) -> Feed[OutputLine]:
+        return self._feed
+
+    def open_subject(self, subject: object) -> None:
+        if isinstance(subject, int):
+            self.choices.only_rank = subject
+
+    def trail(self) -> list[str]:
+        return [f"rank {self.choices.only_rank}"] if self.choices.only_rank is not None else []
+
+    def update_feed(self, facts: Facts) -> tuple[Sequence[LogLine], list[str]]:
+        self._feed.set_collapse(self.collapse)
+        rank, text = self.choices.only_rank, self.choices.filters.get("lines", "")
+        error = self._feed.set_filter(rank, text, problems=self.choices.problems)
+        dropped = facts.state.output_dropped
+        notes = [error] * bool(error) + [f"rank {rank}"] * (rank is not None) + [f"{dropped:,} lines lost"] * bool(dropped)
+        return self._feed.update(facts.state.output), notes + ["same lines once"] * self.collapse
+
+    def close_topmost(self) -> bool:
+        if super().close_topmost():
+            return True
+        if self.choices.only_rank is None:
+            return False
+        self.choices.only_rank = None
+        return True
+
+    def action_collapse(self) -> None:
+        self.collapse = not self.collapse
+        self.redraw()
+
+    def action_only_rank(self) -> None:
+        """The rank of the line under the cursor; again: all."""
+        entry = self._feed.entry(self.lines.cursor) if self.lines.cursor is not None else None
+        if self.choices.only_rank is not None:
+            self.choices.only_rank = None
+        elif entry is not None:
+            self.choices.only_rank = entry.rank
+        else:
+            self.frame.say("put the cursor on a line of the rank first")
+        self.redraw()
+        self.frame.page_changed()

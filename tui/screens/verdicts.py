@@ -1,0 +1,59 @@
+"""The screen of the verdicts: each with its evidence, its gain, what to try and how to check it."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from distmon.tui.bindings import bindings_for
+from distmon.tui.screens.arrange import Rows
+from distmon.tui.screens.page import Frame, Page
+from distmon.tui.view import split, verdict_page
+from distmon.tui.view.facts import Facts
+from distmon.tui.view.verdict_page import Key
+from distmon.tui.widgets.rows import RowsPanel
+from distmon.tui.widgets.table import Table
+from distmon.tui.widgets.text_panel import TextPanel
+
+
+class Verdicts(Page):
+    """The list, the selected one in full, and the split of the step that they speak of."""
+
+    BINDINGS = bindings_for("verdicts")
+
+    def __init__(self, frame: Frame, name: str) -> None:
+        super().__init__(frame, name)
+        self.choices.focused = "verdicts"
+        self.table: Table[Key] = Table(
+            "verdicts", 1, verdict_page.COLUMNS, empty="nothing holds the job back as far as is seen", id="verdicts"
+        )
+        self.text = TextPanel("the finding", 2, id="finding")
+        self.split = TextPanel("step", 3, id="split")
+        self.panels = {"verdicts": self.table, "finding": self.text, "split": self.split}
+
+    def rows(self, width: int, height: int) -> Rows:
+        return [(2, [("verdicts", 1)]), (3, [("finding", 3), ("split", 2)])]
+
+    def draw_parts(self, facts: Facts, shown: set[str]) -> None:
+        found = verdict_page.by_key(facts)
+        self.table.show(list(found), partial(verdict_page.cells, found))
+        selected = self.table.model.selected
+        key = selected if selected in found else next(iter(found), None)
+        self.text.show(partial(verdict_page.lines, facts, key), [("Enter goes there", "muted")])
+        self.split.show(partial(split.split_lines, facts), split.split_caption(facts))
+
+    def on_rows_panel_selected(self, event: RowsPanel.Selected) -> None:
+        self.redraw()
+
+    def on_rows_panel_opened(self, event: RowsPanel.Opened) -> None:
+        """To the rank or the node that it names."""
+        key: Key | None = event.panel.model.selected
+        verdict = verdict_page.by_key(self.frame.facts).get(key) if key is not None else None
+        if verdict is None:
+            return
+        node = next((n.node for n in self.frame.facts.state.nodes.values() if verdict.host and n.host == verdict.host), None)
+        if verdict.rank is not None:
+            self.frame.go("ranks", verdict.rank)
+        elif node is not None:
+            self.frame.go("node", node)
+        else:
+            self.frame.say("it is of all ranks alike")

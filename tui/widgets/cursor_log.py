@@ -1,0 +1,96 @@
+"""A log with a cursor: a line can be selected, and Enter on it goes somewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from textual import events
+from textual.message import Message
+from textual.strip import Strip
+
+from distmon.tui.widgets.line import Line
+from distmon.tui.widgets.log_view import LogLine, LogView
+
+
+class CursorLog(LogView):
+    """Up and down move the cursor, which stops following; the end follows again. The cursor holds to its line by number."""
+
+    @dataclass
+    class Selected(Message):
+        """The cursor is on another line; None when it follows again."""
+
+        log: CursorLog
+        number: int | None
+
+    @dataclass
+    class Opened(Message):
+        """Enter, or a second click on the line."""
+
+        log: CursorLog
+        number: int
+
+    cursor: int | None = None
+
+    def show(self, lines: Sequence[LogLine], note: str = "") -> None:
+        """Take the lines that there are now; a cursor whose line is gone is taken away, and the log follows."""
+        if self.cursor is not None and not (lines and lines[0].number <= self.cursor <= lines[-1].number):
+            self.cursor, self.following = None, True
+        super().show(lines, note)
+
+    def _draw_line(self, line: LogLine, width: int) -> Strip:
+        if line.number != self.cursor:
+            return super()._draw_line(line, width)
+        style = self.palette.style
+        pieces = [(text, style(role, selected=True)) for text, role in (*line.prefix, (line.text, line.role))]
+        return Line(pieces).strip(width, style("text", selected=True))
+
+    def navigate(self, where: str) -> None:
+        """One of up, down, page_up, page_down, first, last."""
+        if not self._lines:
+            return
+        if where == "last":
+            self.put_cursor(None)
+            self.follow()
+            return
+        page, far = max(self._rows - 1, 1), len(self._lines)
+        steps = {"up": -1, "down": 1, "page_up": -page, "page_down": page, "first": -far}
+        first, last = self._lines[0].number, self._lines[-1].number
+        here = self.cursor if self.cursor is not None else self._lines[self._end() - 1].number - steps[where]
+        self.put_cursor(min(max(here + steps[where], first), last))
+
+    def put_cursor(self, number: int | None) -> None:
+        """To a line, scrolled into view."""
+        if number is not None:
+            self._reveal(number)
+        before, self.cursor = self.cursor, number
+        self.redraw()
+        if number != before:
+            self.post_message(self.Selected(self, number))
+
+    def _reveal(self, number: int) -> None:
+        first = self._lines[0].number
+        end = self._end()
+        index = number - first
+        self.following = False
+        if index >= end:
+            end = index + 1
+        elif index < end - self._rows:
+            end = index + self._rows
+        self._bottom = self._lines[min(end, len(self._lines)) - 1].number
+
+    def open_selected(self) -> None:
+        if self.cursor is None:
+            self.navigate("up")
+        if self.cursor is not None:
+            self.post_message(self.Opened(self, self.cursor))
+
+    def on_click(self, event: events.Click) -> None:
+        row, end = event.y - self.body_top, self._end()
+        index = max(end - self._rows, 0) + row
+        if row >= 0 and index < end:
+            number = self._lines[index].number
+            again = number == self.cursor and event.chain > 1
+            self.put_cursor(number)
+            if again:
+                self.post_message(self.Opened(self, number))
