@@ -69,7 +69,8 @@ def _launch_progressed(state: SessionState, event: ev.LaunchProgressed) -> None:
     state.job.stage_detail = event.detail
     state.job.stage_deadline = event.deadline
     if event.detail:
-        _say(state, event.at, "info", event.detail)
+        limit = "" if event.deadline is None else f" (at most {max(0.0, event.deadline - event.at):.0f} s)"
+        _say(state, event.at, "info", event.detail + limit)
 
 
 def _ranks_assigned(state: SessionState, event: ev.RanksAssigned) -> None:

@@ -37,11 +37,11 @@ class HostCheck:
         request = {"python": plan.python, "cwd": plan.cwd, "script": plan.script, "environment": environment, "agent": agent}
         self._inspection = Inspection(request, port=plan.ssh_port, identity_file=plan.ssh_identity_file)
 
-    def run(self, answered: Callable[[int], None]) -> CheckResult:
-        """Ask all hosts; it takes at most inspect.CHECK_LIMIT_S. `answered` gets the number of hosts that are done."""
+    def run(self, waiting: Callable[[list[str]], None]) -> CheckResult:
+        """Ask all hosts; it takes at most inspect.CHECK_LIMIT_S. `waiting` gets those that have not answered, each second."""
         plan = self._plan
-        reports = self._inspection.run(plan.members, plan.local_hosts, plan.given_interfaces, answered)
-        return CheckResult(reports=reports, findings=findings(checked_job(plan), reports), interfaces=_interfaces(reports))
+        reports = self._inspection.run(plan.members, plan.local_hosts, plan.given_interfaces, waiting)
+        return CheckResult(reports=reports, findings=findings(checked_job(plan), reports), interfaces=_interfaces(reports, plan))
 
     def cancel(self) -> None:
         self._inspection.cancel()
@@ -63,6 +63,6 @@ def checked_job(plan: Plan) -> CheckedJob:
     )
 
 
-def _interfaces(reports: list[HostReport]) -> list[str]:
+def _interfaces(reports: list[HostReport], plan: Plan) -> list[str]:
     known = [report for report in reports if report.facts is not None]
-    return usable_interfaces(known) if len(known) > 1 else []
+    return usable_interfaces(known, plan.given_interfaces) if len(known) > 1 else []

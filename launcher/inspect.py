@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +41,12 @@ class Inspection:
         self._cancelled = False
 
     def run(
-        self, hosts: Sequence[Host], local: frozenset[str], interfaces: Sequence[str], answered: Callable[[int], None]
+        self, hosts: Sequence[Host], local: frozenset[str], interfaces: Sequence[str], waiting: Callable[[list[str]], None]
     ) -> list[HostReport]:
-        """A report of each host, this machine's first. `answered` is called with the number of those that are done so far."""
+        """A report of each host, this machine's first. `waiting` is called each second with those that have not answered yet."""
         reports = _reports(hosts, local)
         try:
-            self._ask_facts(reports, answered)
+            self._ask_facts(reports, waiting)
             known = [report for report in reports if report.facts is not None]
             if len(known) > 1 and not self._cancelled:
                 self._ask_ways(known, interfaces)
@@ -63,18 +63,16 @@ class Inspection:
         for call in calls:
             call.end()
 
-    def _ask_facts(self, reports: list[HostReport], answered: Callable[[int], None]) -> None:
+    def _ask_facts(self, reports: list[HostReport], waiting: Callable[[list[str]], None]) -> None:
         deadline = time.monotonic() + FACTS_LIMIT_S
-        count = 0
-
-        def ask(report: HostReport) -> None:
-            nonlocal count
-            self._first_questions(report, deadline)
-            with self._lock:
-                count += 1
-                answered(count)
-
-        _at_once(ask, reports)
+        with ThreadPoolExecutor(len(reports), thread_name_prefix="check") as pool:
+            hosts = {pool.submit(self._first_questions, report, deadline): report.host for report in reports}
+            pending = set(hosts)
+            while pending:
+                waiting([host for future, host in hosts.items() if future in pending])
+                done, pending = wait(pending, timeout=1.0)
+                for future in done:
+                    future.result()
 
     def _first_questions(self, report: HostReport, deadline: float) -> None:
         try:
@@ -115,7 +113,8 @@ class Inspection:
             except (Silent, OSError, KeyError) as error:
                 report.error = report.error or f"stopped answering during the check: {error}"
 
-        _at_once(ask, reports)
+        with ThreadPoolExecutor(len(reports), thread_name_prefix="check") as pool:
+            list(pool.map(ask, reports))
 
     def _target(self, report: HostReport, names: set[str]) -> dict[str, Any]:
         assert report.facts is not None
@@ -150,8 +149,3 @@ def _neighbours(report: HostReport, reports: list[HostReport]) -> list[HostRepor
     at = reports.index(report)
     nearest = [reports[(at + step) % len(reports)] for step in range(1, min(NEIGHBOURS, len(reports) - 1) + 1)]
     return nearest if at == 0 or reports[0] in nearest else [reports[0], *nearest]
-
-
-def _at_once(work: Callable[[HostReport], None], reports: list[HostReport]) -> None:
-    with ThreadPoolExecutor(len(reports), thread_name_prefix="check") as pool:
-        list(pool.map(work, reports))

@@ -43,15 +43,16 @@ class HostPreparation:
             self._agents.cancel()
 
     def _checked(self, check: HostCheck, plan: Plan, tell: Callable[[AnyEvent], None]) -> Plan:
-        count = len(plan.others) + 1
         deadline = self._clock.now() + CHECK_LIMIT_S
+        told: list[str] = []
 
-        def progress(done: int) -> None:
-            detail = f"checking hosts: {done} of {count} have answered"
-            tell(LaunchProgressed(at=self._clock.now(), stage="checking_hosts", detail=detail, deadline=deadline))
+        def waiting(hosts: list[str]) -> None:
+            if hosts != told:
+                told[:] = hosts
+                detail = f"checking hosts: waiting for {_names(hosts)}"
+                tell(LaunchProgressed(at=self._clock.now(), stage="checking_hosts", detail=detail, deadline=deadline))
 
-        progress(0)
-        result = check.run(progress)
+        result = check.run(waiting)
         self.findings = result.findings
         for finding, line in zip(result.findings, table(result.findings), strict=True):
             tell(NoticeGiven(at=self._clock.now(), severity=finding.severity, text=line, source=CHECK_SOURCE))

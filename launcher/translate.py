@@ -39,7 +39,10 @@ class Translator:
         at = self._at(record["t"])
         match record["event"]:
             case "progress" if record["stage"] in _STAGES:
-                return LaunchProgressed(at=at, stage=cast(LaunchStage, record["stage"]), detail=record["detail"])
+                limit = record["limit_s"]
+                deadline = None if limit is None else at + limit
+                stage = cast(LaunchStage, record["stage"])
+                return LaunchProgressed(at=at, stage=stage, detail=record["detail"], deadline=deadline)
             case "ranks_assigned":
                 places = [RankPlace(**place) for place in record["places"]]
                 told = {name: record[name] for name in ("generation", "world_size", "resets")}

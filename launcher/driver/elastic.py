@@ -140,7 +140,7 @@ def _hook_notices(job: Job, client: Any) -> None:
     def notify_hosts_updated(self: Any, timestamp: Any, update_res: Any) -> Any:
         result = notify(self, timestamp, update_res)
         detail = "the ranks know that hosts have changed: waiting for their next commit"
-        job.writer.emit("progress", stage="rendezvous", detail=detail)
+        job.progress("rendezvous", detail)
         return result
 
     client.notify_hosts_updated = notify_hosts_updated

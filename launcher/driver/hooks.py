@@ -157,32 +157,33 @@ def _hook_progress(job: Job) -> None:
 
     server.init = init
     services = getattr(launch, "driver_service", None)
-    _announce(job, services, "get_common_interfaces", "checking_hosts", "finding the network interfaces")
+    _announce(job, services, "get_common_interfaces", "checking_hosts", "finding the network interfaces", "start")
     elastic = getattr(gloo_run, "ElasticDriver", None)
-    _announce(job, elastic, "wait_for_available_slots", "waiting_for_slots", "waiting for hosts from the discovery script")
+    _announce(job, elastic, "wait_for_available_slots", "waiting_for_slots", "waiting for hosts to have enough slots", "slots")
     _hook_mesh(job)
 
 
-def _announce(job: Job, owner: Any, name: str, stage: str, detail: str) -> None:
-    """Tell that a stage of the launch begins; an attribute that this version lacks is simply not told of."""
+def _announce(job: Job, owner: Any, name: str, stage: str, detail: str, limit: str) -> None:
+    """Tell that a stage of the launch begins, and its limit; an attribute that this version lacks is simply not told of."""
     original = getattr(owner, name, None)
     if original is None:
         return
 
     @functools.wraps(original)
     def announced(*args: Any, **kwargs: Any) -> Any:
-        job.writer.emit("progress", stage=stage, detail=detail)
+        job.progress(stage, detail, limit)
         return original(*args, **kwargs)
 
     setattr(owner, name, announced)
 
 
 def _hook_mesh(job: Job) -> None:
-    """Every rank deletes its key of scope `global` at the end of its rendezvous: the last one means that training can start."""
+    """Every rank puts its addresses into scope `global` when it begins to wait for the others, and takes them out at the end of
+    its rendezvous: the last one means that training can start."""
     handler = getattr(importlib.import_module("horovod.runner.http.http_server"), "RendezvousHandler", None)
     if handler is None or not hasattr(handler, "do_DELETE"):
         return
-    original = handler.do_DELETE
+    original, put = handler.do_DELETE, handler.do_PUT
 
     @functools.wraps(original)
     def do_delete(self: Any) -> Any:
@@ -190,4 +191,10 @@ def _hook_mesh(job: Job) -> None:
             job.rank_ready()
         return original(self)
 
-    handler.do_DELETE = do_delete
+    @functools.wraps(put)
+    def do_put(self: Any) -> Any:
+        if self.path.startswith("/global/"):
+            job.rank_waits()
+        return put(self)
+
+    handler.do_DELETE, handler.do_PUT = do_delete, do_put

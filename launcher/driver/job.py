@@ -54,8 +54,11 @@ class Job:
         self.ssh_targets: Dict[str, Dict[str, Any]] = spec["ssh_targets"]
         """Host -> what ssh is told of it, where that is more than its name."""
         self.writer = writer
+        self.limits: Dict[str, float] = {}
+        """Seconds that Horovod waits at most: start (its own look at the network), slots, meeting."""
         self.generation = -1
         self._unready = 0
+        self._first_waits = False
         self.resets: Optional[int] = None
         """How often Horovod's elastic driver has reset the job."""
         self._ranks: Dict[Tuple[str, int], int] = {}
@@ -75,12 +78,24 @@ class Job:
         """A rendezvous round gave out ranks."""
         self.generation += 1
         self._unready = len(slots)
+        self._first_waits = len(slots) > 1
         self._assigned = {(slot.hostname, slot.local_rank) for slot in slots}
         self._ranks.update({(slot.hostname, slot.local_rank): slot.rank for slot in slots})
         places = [{"rank": s.rank, "host": s.hostname, "local_rank": s.local_rank} for s in slots]
         told = {"generation": self.generation, "world_size": len(places), "places": places, "resets": self.resets}
         self.writer.emit("ranks_assigned", **told)
-        self.writer.emit("progress", stage="rendezvous", detail=f"waiting for {_count(len(places))} to meet")
+        self.progress("rendezvous", f"waiting for {_count(len(places))} to load what they need and to meet")
+
+    def progress(self, stage: str, detail: str, limit: str = "") -> None:
+        """Tell what the launch waits for, and how long Horovod lets it."""
+        self.writer.emit("progress", stage=stage, detail=detail, limit_s=self.limits.get(limit))
+
+    def rank_waits(self) -> None:
+        """A rank is there and waits for the others; the first one's patience is the round's."""
+        with self._lock:
+            first, self._first_waits = self._first_waits, False
+        if first:
+            self.progress("rendezvous", "the first rank is there and waits for the others", "meeting")
 
     def rank_ready(self) -> None:
         """One more rank has finished its rendezvous."""
@@ -88,7 +103,7 @@ class Job:
             self._unready -= 1
             complete = self._unready == 0
         if complete:
-            self.writer.emit("progress", stage="first_step", detail="all ranks have met: waiting for the first step")
+            self.progress("first_step", "all ranks have met: waiting for the first step, for as long as it takes")
 
     def worker_waits(self, there: Set[Tuple[str, int]]) -> None:
         """Workers of the round that have come to the next rendezvous, or have ended; tells whom they wait for."""
@@ -96,7 +111,7 @@ class Job:
         if missing:
             more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
             detail = f"a new round of ranks waits for {', '.join(missing[:3])}{more} to reach a commit or to end"
-            self.writer.emit("progress", stage="rendezvous", detail=detail)
+            self.progress("rendezvous", detail)
 
     def death_of(self, host: str, local_rank: int) -> Tuple[Optional[int], str]:
         """Rank and cause of the latest death in a slot."""

@@ -61,10 +61,11 @@ class Driver:
         self.finish(code, error)
 
     def _launch(self) -> None:
-        self.writer.emit("progress", stage="starting_driver", detail="loading Horovod's launcher")
+        self.job.progress("starting_driver", "loading Horovod's launcher")
         launch = _load_horovod()
         args = _parse(launch, self.spec["flags"])
         args.command = self.spec["command"]
+        self.job.limits = _limits(args)
         if args.log_level:
             logging.addLevelName(logging.NOTSET, "TRACE")
             logging.basicConfig(level=logging.getLevelName(args.log_level))
@@ -83,7 +84,7 @@ class Driver:
 
     def _tell_slow_look(self) -> None:
         detail = "Horovod loads a framework to see how it was built; asked once per build"
-        self.writer.emit("progress", stage="starting_driver", detail=detail)
+        self.job.progress("starting_driver", detail)
 
     def _run_unhooked(self, why: str) -> None:
         """Let Horovod start the ranks itself; the mark lets those on this host be found at the end."""
@@ -94,7 +95,7 @@ class Driver:
         text = f"{why}: horovodrun runs as it is, and {unseen}"
         self.writer.emit("notice", severity="warning", text=text)
         # From here on ranks may run, which nothing else tells.
-        self.writer.emit("progress", stage="first_step", detail="")
+        self.job.progress("first_step", "")
 
     # --- ending ---
 
@@ -194,6 +195,23 @@ def _parse(launch: Any, flags: List[str]) -> Any:
     setattr(argparse.ArgumentParser, "error", refuse)  # noqa: B010
     sys.argv = ["horovodrun", *flags, "command"]
     return launch.parse_args()
+
+
+def _limits(args: Any) -> Dict[str, float]:
+    """How long Horovod waits, by its flags, its variables, and its defaults (HOROVOD_*_TIMEOUT of 0.28)."""
+
+    def seconds(flag: str, variable: str, default: float) -> float:
+        given = getattr(args, flag, None) or os.environ.get(variable, "")
+        try:
+            return float(given or default)
+        except ValueError:
+            return default
+
+    return {
+        "start": seconds("start_timeout", "HOROVOD_START_TIMEOUT", 30),
+        "slots": seconds("elastic_timeout", "HOROVOD_ELASTIC_TIMEOUT", 600),
+        "meeting": seconds("gloo_timeout_seconds", "HOROVOD_GLOO_TIMEOUT_SECONDS", 30),
+    }
 
 
 def _one_line(error: BaseException) -> str:

@@ -32,15 +32,19 @@ def output(translator: Translator, *pieces: tuple[str, str], dropped: int = 0) -
 
 
 def test_times_are_the_drivers_own() -> None:
-    assert translate("progress", stage="rendezvous", detail="2 ranks") == LaunchProgressed(
-        at=1.5, stage="rendezvous", detail="2 ranks"
+    assert translate("progress", stage="rendezvous", detail="2 ranks", limit_s=30) == LaunchProgressed(
+        at=1.5, stage="rendezvous", detail="2 ranks", deadline=31.5
     )
+    unlimited = translate("progress", stage="first_step", detail="", limit_s=None)
+    assert unlimited == LaunchProgressed(at=1.5, stage="first_step")
 
 
 def test_workers() -> None:
     assert translate("worker_started", pid=7, generation=2, **WORKER) == WorkerStarted(at=1.5, pid=7, generation=2, **WORKER)  # type: ignore[arg-type]
-    ended = translate("worker_exited", pid=7, generation=2, exit_code=137, signal=9, stopped=True, removed=True, **WORKER)
-    assert ended == WorkerExited(at=1.5, exit_code=137, signal="SIGKILL", expected=True, removed=True, **WORKER)  # type: ignore[arg-type]
+    ended = translate(
+        "worker_exited", pid=7, generation=2, exit_code=137, signal=9, stopped=True, removed=True, cause="x", **WORKER
+    )
+    assert ended == WorkerExited(at=1.5, exit_code=137, signal="SIGKILL", expected=True, removed=True, cause="x", **WORKER)  # type: ignore[arg-type]
     places = [{"rank": 0, "host": "a", "local_rank": 0}]
     assigned = translate("ranks_assigned", generation=0, world_size=1, places=places, resets=2)
     assert isinstance(assigned, RanksAssigned) and (assigned.places[0].host, assigned.resets) == ("a", 2)
