@@ -59,7 +59,7 @@ pictures:
 	@$(BIN)/python docs/pictures.py
 
 clean:
-	@rm -rf .venv .typing build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf .venv .typing build dist probe/*.so *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	@echo "Removed .venv and all that was built in this folder."
 	@[ ! -d "$(CACHE)" ] || echo "Kept Horovod's wheels: $(CACHE) ($$(du -sh "$(CACHE)" | cut -f1))"

@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 from figures import figure
 
 PROBE = Path(__file__).parents[1] / "probe"
-ROUNDS = 40
-BURST = 512
-"""Steps in a burst: long enough for the interpreter to settle after the hooks were changed."""
+ROUNDS = 300
+BURST = 64
+"""Steps in a burst: short, so that both sides of a pair meet the same machine."""
 KERAS_ROUNDS = 16
 KERAS_BURST = 192
 PACED_S = 4.0
@@ -80,22 +80,39 @@ def torch_loop() -> dict[str, Any]:
     """Cost per step of a small model with a DataLoader, hooks on and off."""
     import horovod.torch as hvd
     import torch
+    from torch.utils.data import dataloader
 
     hvd.init()
     torch.set_num_threads(1)
     data = torch.utils.data.TensorDataset(torch.randn(BURST * 4, 64), torch.randn(BURST * 4, 1))
-    loader = torch.utils.data.DataLoader(data, batch_size=4)
     model = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 1))
 
-    def optimizer() -> Any:
-        plain = torch.optim.SGD(model.parameters(), lr=1e-6)
-        return hvd.DistributedOptimizer(plain, named_parameters=model.named_parameters())
+    # Changing a class costs the interpreter what it has learnt of it, for some hundred steps: there is one of each kind
+    # per side. Only torch.autograd.backward, a name in a module, is put in its place before each burst.
+    class BareIterator(dataloader._SingleProcessDataLoaderIter):
+        __next__ = dataloader._BaseDataLoaderIter.__next__.__wrapped__  # type: ignore[attr-defined]
 
-    # An optimizer keeps the wrappers that were there when it was made.
-    hooks(True)
-    hooked = optimizer()
-    hooks(False)
-    bare = optimizer()
+    class HookedIterator(dataloader._SingleProcessDataLoaderIter):
+        __next__ = dataloader._BaseDataLoaderIter.__next__
+
+    class Loader(torch.utils.data.DataLoader[Any]):
+        made: type = HookedIterator
+
+        def _get_iterator(self) -> Any:
+            return self.made(self)
+
+    backward = torch.autograd.backward
+    bare_backward = backward.__wrapped__  # type: ignore[attr-defined]
+
+    def side(hooked: bool) -> tuple[Any, Any]:
+        hooks(hooked)
+        optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=1e-6), model.named_parameters())
+        loader = Loader(data, batch_size=4)
+        loader.made = HookedIterator if hooked else BareIterator
+        return optimizer, loader
+
+    bare, bare_loader = side(False)
+    hooked, hooked_loader = side(True)
 
     def step(chosen: Any, batch: Any, target: Any) -> None:
         chosen.zero_grad()
@@ -103,16 +120,18 @@ def torch_loop() -> dict[str, Any]:
         loss.backward()
         chosen.step()
 
-    def burst(chosen: Any, on: bool) -> float:
-        hooks(on)
+    def burst(chosen: Any, loader: Any, function: Any) -> float:
+        torch.autograd.backward = function
+        batches = iter(loader)
+        step(chosen, *next(batches))
         begin = time.thread_time()
-        for batch, target in loader:
+        for batch, target in batches:
             step(chosen, batch, target)
-        return (time.thread_time() - begin) / BURST * 1e6
+        return (time.thread_time() - begin) / (BURST - 1) * 1e6
 
-    def paced(chosen: Any, on: bool) -> float:
+    def paced(chosen: Any, loader: Any, function: Any) -> float:
         """CPU of everything but the step's thread, in percent of a core, at 100 steps/s."""
-        hooks(on)
+        torch.autograd.backward = function
         others, begin = time.process_time() - time.thread_time(), time.monotonic()
         while time.monotonic() - begin < PACED_S / 4:
             for batch, target in loader:
@@ -122,8 +141,9 @@ def torch_loop() -> dict[str, Any]:
                     break
         return (time.process_time() - time.thread_time() - others) / (time.monotonic() - begin) * 100
 
-    cost = compare(lambda: burst(hooked, True), lambda: burst(bare, False), ROUNDS)
-    background = statistics.median(paced(hooked, True) - paced(bare, False) for _ in range(4))
+    with_probe, without = (hooked, hooked_loader, backward), (bare, bare_loader, bare_backward)
+    cost = compare(lambda: burst(*with_probe), lambda: burst(*without), ROUNDS)
+    background = statistics.median(paced(*with_probe) - paced(*without) for _ in range(4))
     return {"cost": cost, "background": background}
 
 

@@ -79,7 +79,8 @@ def digest() -> str:
     with (ROOT / "pyproject.toml").open("rb") as file:
         project = tomllib.load(file)
     packaging = json.dumps([project["project"], project["tool"]["setuptools"], sys.version_info[:2]])
-    sources = [packaging.encode(), *(lock.read_bytes() for lock in LOCKS.values()), Path(__file__).read_bytes()]
+    read = [*LOCKS.values(), ROOT / "probe" / "_native.c", Path(__file__)]
+    sources = [packaging.encode(), *(path.read_bytes() for path in read)]
     return hashlib.sha256(b"\0".join(sources)).hexdigest()
 
 

@@ -19,10 +19,21 @@ import os
 import socket
 import stat
 import struct
+import sys
 import threading
 import time
 import zlib
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Union
+
+try:
+    if sys.version_info < (3, 8):
+        # Older Pythons count the references to a type in another way.
+        raise ImportError
+    from . import _native
+
+    native: Optional[Any] = _native
+except ImportError:
+    native = None
 
 MAGIC = b"DMONRING"
 LAYOUT_VERSION = 2
@@ -167,8 +178,10 @@ class RingWriter:
         self._memory = memory
         # Packing zeroes a place before it fills it; a store into this view is one write, which a reader sees or not.
         self._head = memoryview(memory)[_HEAD_AT : _HEAD_AT + 16].cast("Q")
+        self.slots = _native_slots(memory, header)
+        """The same records for machine code (`hot.py`), which then also counts them; None where there is none."""
         # One counter that is atomic under the GIL: a step needs no lock, whatever other threads write.
-        self._next = itertools.count().__next__
+        self._next = self.slots.next if self.slots is not None else itertools.count().__next__
         # Re-entrant, because a signal handler of the user's may write while this thread is in here.
         self._lock = threading.RLock()
         self.step = _step_writer(memory, self._head, header, self._next)
@@ -223,6 +236,17 @@ class RingWriter:
         self._head[0] = sequence + 1
 
 
+def _native_slots(memory: mmap.mmap, header: Header) -> Optional["_native.Slots"]:
+    if native is None or _STEP_SLOT.size != native.STEP_SLOT_SIZE:
+        return None
+    # Frameworks load it anyway; an agent, which reads only, never comes here.
+    import ctypes
+
+    view = (ctypes.c_char * len(memory)).from_buffer(memory)
+    slots: _native.Slots = native.Slots(view, ctypes.addressof(view), HEADER_SIZE, _HEAD_AT, header.capacity, header.record_size)
+    return slots
+
+
 def _step_writer(memory: mmap.mmap, head: memoryview, header: Header, next_sequence: Callable[[], int]) -> StepSink:
     """The function that records a step. It runs on the training's thread at every step: all it needs is in its cells."""
     capacity, record_size = header.capacity, header.record_size
@@ -231,10 +255,22 @@ def _step_writer(memory: mmap.mmap, head: memoryview, header: Header, next_seque
     def step(*numbers: int) -> None:
         sequence = next_sequence()
         offset = HEADER_SIZE + sequence % capacity * record_size
-        pack_slot(memory, offset, sequence, sequence + sum(numbers), STEP, _STEP_SIZE, *numbers)
+        try:
+            pack_slot(memory, offset, sequence, sequence + sum(numbers), STEP, _STEP_SIZE, *numbers)
+        except struct.error:
+            # The place is taken, and the reader waits for it.
+            slot = _out_of_range(sequence)
+            memory[offset : offset + len(slot)] = slot
         head[0] = sequence + 1
 
     return step
+
+
+def _out_of_range(sequence: int) -> bytes:
+    """The slot that stands for a step which has a number that its record cannot hold."""
+    fields = {"type": "unseen", "field": "step", "reason": "a number is out of range", "time_ns": monotonic_ns()}
+    payload = json.dumps(fields, separators=(",", ":")).encode()
+    return _SLOT.pack(sequence, zlib.crc32(payload, MESSAGE), MESSAGE, len(payload)) + payload
 
 
 def _open_private_directory(directory: str) -> int:

@@ -10,20 +10,21 @@ trained, was evaluated, and its time is taken out of the step into a span of its
 """
 
 import os
-import struct
 from threading import get_ident
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 
+from .hot import COMPUTE, EXPOSED, INPUT_WAIT, OPTIMIZER, PHASES, Counters
 from .ring import UNSEEN, RingWriter, StepSink, monotonic_ns
 
-INPUT_WAIT, COMPUTE, EXPOSED, OPTIMIZER = PHASES = range(4)
+__all__ = ["COMPUTE", "EXPOSED", "INPUT_WAIT", "OPTIMIZER", "PHASES", "UNCOUNTABLE", "StepTimer"]
+
 UNCOUNTABLE = -(2**40)
 """Samples of a batch that hold no tensor: however many are added to it, the sum stays negative."""
 
 NO_LOADER = "no DataLoader or tf.data iterator feeds this loop; waiting for its input counts as compute"
 
 
-class Counts(NamedTuple):
+class Snapshot(NamedTuple):
     """How much of the running step was counted, at a moment to which it may have to go back."""
 
     wait: int
@@ -40,14 +41,13 @@ def samples_per_step() -> Optional[int]:
     return int(stated) if stated.isdecimal() and int(stated) > 0 else None
 
 
-class StepTimer:
+class StepTimer(Counters):
     """Times the steps of one worker on one thread, and writes them to its ring."""
 
     __slots__ = (
         "_batch_before",
         "_batch_start",
         "_before",
-        "_cut",
         "_epochs_stated",
         "_eval_end",
         "_eval_start",
@@ -58,47 +58,26 @@ class StepTimer:
         "_pending",
         "_samples_per_step",
         "_seen",
-        "_seen_all",
-        "_start",
         "_stated_samples",
         "_told",
-        "attention",
-        "backwards",
-        "batches",
-        "compute",
-        "epoch",
-        "exposed",
-        "generation",
-        "gpu",
-        "in_step",
-        "manual",
-        "mark",
-        "optimizer",
+        "_training",
         "passes_per_step",
         "ring",
-        "samples",
         "sink",
-        "step",
-        "thread",
-        "training",
-        "wait",
     )
 
     def __init__(self, ring: RingWriter) -> None:
         self.ring = ring
+        self.slots = ring.slots
         self.thread = get_ident()
-        """The thread that is timed; 0 while nothing is, so that one comparison switches every hook off."""
         self.epoch = -1
         self.manual = False
-        """The script says itself where its steps end."""
         self.passes_per_step = 1
         """Batches that the optimizer gathers into one step."""
-        self.gpu: Optional[Any] = None
-        """Times the same phases on the GPU's clock (`cuda_events.py`), where training runs on one."""
+        self.gpu = None
         self.sink: StepSink = ring.step
         """Where steps go."""
         self._seen: Set[int] = set()
-        self._seen_all = False
         self._epochs_stated = False
         self._told: Set[Tuple[str, str]] = set()
         self._stated_samples: Optional[int] = None
@@ -111,10 +90,11 @@ class StepTimer:
         self.step = 0
         self._eval_start = self._eval_end = 0
         self._pending: List[int] = []
-        self.training: Set[int] = set()
+        self._training: Set[int] = set()
+        self.feeding = 0
         self._made: Dict[int, int] = {}
         self._seen.discard(INPUT_WAIT)
-        self._seen_all = False
+        self.seen_all = False
         self._epochs_stated = False
         self._restart()
         self._initialising_since = self.mark
@@ -123,12 +103,11 @@ class StepTimer:
     def _restart(self) -> None:
         """The running step begins now, with nothing counted."""
         now = monotonic_ns()
-        self._start = self.mark = self._batch_start = now
-        self.wait = self.compute = self.exposed = self.optimizer = self._graph = self._cut = 0
+        self.start = self.mark = self._batch_start = now
+        self.wait = self.compute = self.exposed = self.optimizer = self._graph = self.cut = 0
         self.samples = self.batches = self.backwards = self._fresh = 0
         self.in_step = False
-        """An optimizer step has begun and not ended."""
-        self._before = self._batch_before = Counts(0, 0, 0, 0, 0, 0)
+        self._before = self._batch_before = Snapshot(0, 0, 0, 0, 0, 0)
 
     # Counting
 
@@ -184,7 +163,7 @@ class StepTimer:
         self.mark = now
         self.in_step = False
         if not self.manual:
-            self.end_step(now, self.sink)
+            self.end_step(now)
 
     def graph_ends(self, duration_ns: int) -> int:
         """The last `duration_ns` were a call into a compiled graph that trained; returns the time."""
@@ -207,12 +186,14 @@ class StepTimer:
         self._made[source] = length
         self._fresh = source
         self.attention = True
-        self.training.discard(source)
+        self._stop_training(source)
 
     def batch_wanted(self, source: int) -> None:
         """The script asks iterator `source` for a batch."""
         self.mark = monotonic_ns()
-        if source not in self.training:
+        if source in self._training:
+            self.feeding = source
+        else:
             self.batch_may_train(source)
 
     def batch_may_train(self, source: int) -> None:
@@ -243,15 +224,19 @@ class StepTimer:
         if source in self._pending:
             self._pending.remove(source)
             self._unused_batches()
-        self.training.discard(source)
+        self._stop_training(source)
         self._made.pop(source, None)
+
+    def _stop_training(self, source: int) -> None:
+        self._training.discard(source)
+        self.feeding = 0
 
     def _mark_batch(self) -> None:
         self._batch_start = self.mark
-        self._batch_before = self._counts()
+        self._batch_before = self._snapshot()
 
-    def _counts(self) -> Counts:
-        return Counts(self.wait, self.compute, self.exposed, self._cut, self.samples, self.batches)
+    def _snapshot(self) -> Snapshot:
+        return Snapshot(self.wait, self.compute, self.exposed, self.cut, self.samples, self.batches)
 
     def _unused_batches(self) -> None:
         """No backward pass used the last batches, which come from iterators that train nothing: that was evaluation."""
@@ -271,9 +256,10 @@ class StepTimer:
         """The first batch of a new iterator trains."""
         if not self._epochs_stated:
             self.epoch += 1
-        self.training, self._pending = set(self._pending), []
+        self._training, self._pending = set(self._pending), []
+        self.feeding = 0
         self.sees(INPUT_WAIT)
-        batches = max(self._made.get(source, UNSEEN) for source in self.training)
+        batches = max(self._made.get(source, UNSEEN) for source in self._training)
         self._made = {}
         steps = None if batches < 0 else -(-batches // self.passes_per_step)
         self.message({"type": "progress", "epoch": self.epoch, "epochs": None, "steps_per_epoch": steps})
@@ -290,7 +276,7 @@ class StepTimer:
         if not self.backwards and not self._eval_start:
             self._eval_start = self._eval_end = monotonic_ns()
             self.attention = True
-            self._before = self._counts()
+            self._before = self._snapshot()
 
     def evaluation_goes_on(self) -> None:
         """Something just ended that belongs to the evaluation, if there is one: metrics averaged, model back to training."""
@@ -300,7 +286,7 @@ class StepTimer:
     def _evaluated_until(self, now: int) -> None:
         """What was counted since the evaluation began was no training."""
         self.wait, self.compute, self.exposed, cut, self.samples, self.batches = self._before
-        self._cut = cut + now - self._eval_start
+        self.cut = cut + now - self._eval_start
         self._eval_end = self.mark = now
 
     def close_evaluation(self) -> None:
@@ -321,7 +307,7 @@ class StepTimer:
         """What began at `start` is over: it is a span, and no part of the step."""
         self.thread = get_ident()
         duration = monotonic_ns() - start
-        self._cut += duration
+        self.cut += duration
         self.mark += duration
         self.span(kind, start, duration, name)
         self.still_initialising()
@@ -352,37 +338,24 @@ class StepTimer:
                 self._restart()
                 return
         self._stated_samples = samples
-        self.attempt("step", lambda: self.end_step(monotonic_ns(), self.sink))
+        self.attempt("step", lambda: self.end_step(monotonic_ns()))
         self._stated_samples = None
 
-    def end_step(self, end: int, sink: StepSink) -> None:
-        """Give the step that ends at `end` to `sink`; a new one begins."""
+    def end_step(self, end: int, sink: Optional[StepSink] = None) -> None:
+        """Give the step that ends at `end` to `sink`, or where steps go; a new one begins."""
+        sink = sink or self.sink
         if self.attention:
             self._before_step_ends()
-        duration = end - self._start - self._cut
+        duration = end - self.start - self.cut
         step = self.step
-        try:
-            if self._seen_all and self.samples >= 0:
-                sink(
-                    step,
-                    self.generation,
-                    self.epoch,
-                    end - duration,
-                    duration,
-                    self.wait,
-                    self.compute,
-                    self.exposed,
-                    self.optimizer,
-                    self.samples,
-                    self.batches,
-                )
-            else:
-                sink(step, self.generation, self.epoch, end - duration, duration, *self._only_seen(step))
-        except struct.error as error:
-            self.unseen("step", f"a number is out of range: {error}")
+        if self.seen_all and self.samples >= 0:
+            phases: Tuple[int, ...] = (self.wait, self.compute, self.exposed, self.optimizer, self.samples, self.batches)
+        else:
+            phases = self._only_seen(step)
+        sink(step, self.generation, self.epoch, end - duration, duration, *phases)
         self.step = step + 1
-        self._start = end
-        self.wait = self.compute = self.exposed = self.optimizer = self._cut = 0
+        self.start = end
+        self.wait = self.compute = self.exposed = self.optimizer = self.cut = 0
         self.samples = self.batches = self.backwards = 0
 
     def _before_step_ends(self) -> None:
@@ -390,14 +363,14 @@ class StepTimer:
         if self._eval_start:
             self.close_evaluation()
         if self._initialising_since:
-            self._initialised_until(self._start)
+            self._initialised_until(self.start)
             self._initialising_since = 0
         if self._pending:
             self._epoch_begins()
         self._fresh = 0
         self.attention = False
 
-    def _only_seen(self, step: int) -> List[int]:
+    def _only_seen(self, step: int) -> Tuple[int, ...]:
         """The phases of the step, its samples and batches, with UNSEEN for what no hook can see here."""
         if not self._graph:
             self._explain(step)
@@ -409,7 +382,7 @@ class StepTimer:
             samples = self._stated_samples
         elif self._samples_per_step is not None:
             samples = self._samples_per_step
-        return [*phases, samples, self.batches or self.backwards or 1]
+        return (*phases, samples, self.batches or self.backwards or 1)
 
     def _explain(self, step: int) -> None:
         """Say why, once it is clear that it stays so."""
@@ -421,7 +394,7 @@ class StepTimer:
     def sees(self, *phases: int) -> None:
         """Hooks for these phases are in place."""
         self._seen.update(phases)
-        self._seen_all = self._seen.issuperset(PHASES) and self._samples_per_step is None
+        self.seen_all = self._seen.issuperset(PHASES) and self._samples_per_step is None
 
     # Words
 

@@ -1,8 +1,7 @@
 """PyTorch: batches, backward, waiting for collectives, optimizer step, checkpoints.
 
 All wrappers pass through at once on another thread, in a forked child and inside what is no training: one comparison.
-What runs at every step is written out here rather than called: a step's cost is mostly that of code and data which the
-training has driven out of the processor's caches since the last one.
+What runs at every step is in `hot.py`.
 """
 
 import sys
@@ -12,9 +11,10 @@ from types import ModuleType
 from typing import Any, Callable, Dict, List
 
 from .cuda_events import CudaTimer
-from .patching import Function, cut, wrap
-from .ring import UNSEEN, monotonic_ns
-from .steps import COMPUTE, EXPOSED, INPUT_WAIT, OPTIMIZER, UNCOUNTABLE, StepTimer
+from .hot import COMPUTE, EXPOSED, OPTIMIZER, Function, timed_backward, timed_batches, timed_step, timed_synchronize
+from .patching import cut, wrap
+from .ring import UNSEEN
+from .steps import UNCOUNTABLE, StepTimer
 from .worker import Worker, watch
 
 WAIT = "horovod_torch_wait_and_clear"
@@ -41,51 +41,11 @@ def _guarded(worker: Worker, name: str, hook: Callable[[StepTimer, Any], None]) 
 
 
 def _hook_autograd(timer: StepTimer, module: Any) -> None:
-    def make(original: Function) -> Function:
-        def backward(*args: Any, **kwargs: Any) -> Any:
-            if timer.thread != get_ident():
-                return original(*args, **kwargs)
-            result = original(*args, **kwargs)
-            now = monotonic_ns()
-            timer.compute += now - timer.mark
-            timer.mark = now
-            timer.backwards += 1
-            if timer.attention:
-                timer.training_begins()
-            if timer.gpu is not None:
-                timer.gpu.mark(COMPUTE)
-            return result
-
-        return backward
-
-    wrap(module, "backward", make)
+    wrap(module, "backward", partial(timed_backward, timer))
     timer.sees(COMPUTE)
 
 
 def _hook_dataloader(timer: StepTimer, module: Any) -> None:
-    def make_next(original: Function) -> Function:
-        def __next__(self: Any) -> Any:
-            if timer.thread != get_ident():
-                return original(self)
-            timer.mark = monotonic_ns()
-            if id(self) not in timer.training:
-                timer.batch_may_train(id(self))
-            try:
-                data = original(self)
-            except BaseException:
-                timer.batches_ended(id(self))
-                raise
-            now = monotonic_ns()
-            timer.wait += now - timer.mark
-            timer.mark = now
-            timer.batches += 1
-            timer.samples += count_samples(data)
-            if timer.gpu is not None:
-                timer.gpu.mark(INPUT_WAIT)
-            return data
-
-        return __next__
-
     def make_iter(original: Function) -> Function:
         def __iter__(self: Any) -> Any:
             if timer.thread != get_ident():
@@ -97,7 +57,7 @@ def _hook_dataloader(timer: StepTimer, module: Any) -> None:
 
         return __iter__
 
-    wrap(module._BaseDataLoaderIter, "__next__", make_next)
+    wrap(module._BaseDataLoaderIter, "__next__", partial(timed_batches, timer, count_samples))
     wrap(module.DataLoader, "__iter__", make_iter)
 
 
@@ -201,8 +161,6 @@ def _hook_optimizer(worker: Worker, timer: StepTimer, module: Any) -> None:
     from horovod.torch.mpi_ops import mpi_lib
 
     functions = vars(mpi_lib)
-    hooked_wait = functions[WAIT]
-    plain_wait = getattr(hooked_wait, "__wrapped__", hooked_wait)
     plain_steps = _hook_plain_optimizers(timer)
 
     def make_init(original: Function) -> Function:
@@ -218,31 +176,11 @@ def _hook_optimizer(worker: Worker, timer: StepTimer, module: Any) -> None:
 
         return __init__
 
-    def make_synchronize(original: Function) -> Function:
-        def synchronize(self: Any) -> Any:
-            if timer.thread != get_ident():
-                return original(self)
-            if not timer.in_step:
-                timer.mark = monotonic_ns()
-            # The optimizer waits once per tensor: time the whole, and let the single waits go past the hook.
-            functions[WAIT] = plain_wait
-            try:
-                result = original(self)
-            finally:
-                functions[WAIT] = hooked_wait
-            now = monotonic_ns()
-            timer.exposed += now - timer.mark
-            timer.mark = now
-            if timer.gpu is not None:
-                timer.gpu.mark(EXPOSED)
-            return result
-
-        return synchronize
-
     for cls in (module._DistributedOptimizer, module._DistributedAdasumOptimizer):
         wrap(cls, "__init__", make_init)
-        wrap(cls, "step", partial(_timed_step, timer))
-    wrap(module._DistributedOptimizer, "synchronize", make_synchronize)
+        wrap(cls, "step", partial(timed_step, timer))
+    synchronize = partial(timed_synchronize, timer, functions, WAIT, getattr(functions[WAIT], "__wrapped__", functions[WAIT]))
+    wrap(module._DistributedOptimizer, "synchronize", synchronize)
     timer.sees(OPTIMIZER)
 
 
@@ -253,28 +191,6 @@ def _time_on_gpu(worker: Worker, optimizer: Any) -> None:
         timer.gpu = CudaTimer(sys.modules["torch"].cuda, timer.ring.step)
         timer.sink = timer.gpu.step
         worker.flushers.append(timer.gpu.flush)
-
-
-def _timed_step(timer: StepTimer, original: Function) -> Function:
-    def step(self: Any, closure: Any = None) -> Any:
-        if timer.thread != get_ident():
-            return original(self, closure)
-        timer.mark = monotonic_ns()
-        timer.in_step = True
-        try:
-            result = original(self, closure)
-        except BaseException:
-            timer.in_step = False
-            raise
-        now = monotonic_ns()
-        timer.optimizer += now - timer.mark
-        timer.mark = now
-        timer.in_step = False
-        if not timer.manual:
-            timer.end_step(now, timer.sink)
-        return result
-
-    return step
 
 
 def _hook_plain_optimizers(timer: StepTimer) -> List[Any]:

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -45,16 +46,22 @@ class Job:
 
     returncode: int
     stdout: list[str]
+    stderr: str
     ranks: list[Rank]
 
 
-def environment(rings: Path | None, **more: str) -> dict[str, str]:
+def probe_in_python(directory: Path) -> Path:
+    """A copy of the probe as it is where its machine code could not be built."""
+    return Path(shutil.copytree(PROBE, directory / "probe", ignore=shutil.ignore_patterns("_native*", "__pycache__")))
+
+
+def environment(rings: Path | None, folder: Path = PROBE, /, **more: str) -> dict[str, str]:
     """The environment of a job: as `distmon run` makes it with `rings`, an ordinary one without."""
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("DISTMON_", "HOROVOD_"))}
     variables.update(TF_CPP_MIN_LOG_LEVEL="3", OMP_NUM_THREADS="1", PYTHONHASHSEED="0")
     variables["PATH"] = f"{Path(sys.executable).parent}:{variables['PATH']}"
     if rings is not None:
-        variables["PYTHONPATH"] = f"{PROBE / 'site'}:{PROBE / 'shim'}"
+        variables["PYTHONPATH"] = f"{folder / 'site'}:{folder / 'shim'}"
         variables["DISTMON_RING_DIR"] = str(rings)
     return {**variables, **more}
 
@@ -77,13 +84,13 @@ def read_ranks(rings: Path) -> list[Rank]:
     return sorted(ranks, key=lambda rank: int(str(rank.identity["rank"])))
 
 
-def run_job(script: str, directory: Path, probe: bool, *arguments: str, **variables: str) -> Job:
-    """Run `jobs/script` on two ranks under plain horovodrun."""
+def run_job(script: str, directory: Path, probe: Path | None, *arguments: str, **variables: str) -> Job:
+    """Run `jobs/script` on two ranks under plain horovodrun, measured by the probe at `probe`, or not."""
     directory.mkdir(exist_ok=True)
     rings = ring_directory(directory / "rings") if probe else None
     done = subprocess.run(
         ["horovodrun", "-np", "2", "--disable-cache", sys.executable, str(JOBS / script), str(directory), *arguments],
-        env=environment(rings, **variables),
+        env=environment(rings, probe or PROBE, **variables),
         capture_output=True,
         text=True,
         timeout=240,
@@ -92,7 +99,7 @@ def run_job(script: str, directory: Path, probe: bool, *arguments: str, **variab
     lines = [line.partition("<stdout>:") for line in done.stdout.splitlines()]
     stdout = sorted(f"{prefix}{text}" for prefix, _, text in lines if text)
     assert stdout, done.stderr[-3000:]
-    return Job(done.returncode, stdout, read_ranks(rings) if rings is not None else [])
+    return Job(done.returncode, stdout, done.stderr, read_ranks(rings) if rings is not None else [])
 
 
 def median_ms(values: Sequence[int | None]) -> float:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from .conftest import Job, Rank, median_ms, paired, run_job
+from .conftest import PROBE, Job, Rank, median_ms, paired, run_job
 
 SLOWED, EQUAL, ACCUMULATED, SEVERAL, COMPILED_TAPE, EAGER_TAPE = range(6)
 COUNTS = (24, 24, 12, 24, 24, 24)
@@ -12,7 +12,7 @@ COUNTS = (24, 24, 12, 24, 24, 24)
 def jobs(tensorflow_available: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Job, Job]:
     """The same job with the probe, and without."""
     directory = tmp_path_factory.mktemp("tensorflow")
-    return run_job("keras_job.py", directory / "with", True), run_job("keras_job.py", directory / "without", False)
+    return run_job("keras_job.py", directory / "with", PROBE), run_job("keras_job.py", directory / "without", None)
 
 
 @pytest.fixture(scope="module")

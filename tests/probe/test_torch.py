@@ -4,29 +4,31 @@ import pytest
 
 from distmon.probe.ring import Step
 
-from .conftest import Job, Rank, median_ms, paired, run_job
+from .conftest import PROBE, Job, Rank, median_ms, paired, probe_in_python, run_job
 
 BY_HAND, SLOWED, EQUAL, ACCUMULATED, SPARSE = range(5)
 
 
 @pytest.fixture(scope="module")
-def jobs(torch_available: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Job, Job]:
-    """The same job with the probe, and without."""
+def jobs(torch_available: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Job]:
+    """The same job with the probe, with the probe where it could not be compiled, and without."""
     directory = tmp_path_factory.mktemp("torch")
-    return run_job("torch_job.py", directory / "with", True), run_job("torch_job.py", directory / "without", False)
+    assert list(PROBE.glob("_native*.so")), "the probe's machine code is not built: make clean test"
+    probes = {"compiled": PROBE, "in python": probe_in_python(directory), "without": None}
+    return {name: run_job("torch_job.py", directory / name.replace(" ", "_"), probe) for name, probe in probes.items()}
 
 
-@pytest.fixture(scope="module")
-def ranks(jobs: tuple[Job, Job]) -> list[Rank]:
-    return jobs[0].ranks
+@pytest.fixture(scope="module", params=["compiled", "in python"])
+def ranks(request: pytest.FixtureRequest, jobs: dict[str, Job]) -> list[Rank]:
+    return jobs[request.param].ranks
 
 
-def test_the_job_is_the_same_with_and_without(jobs: tuple[Job, Job]) -> None:
-    measured, plain = jobs
-    assert measured.returncode == plain.returncode == 0
-    assert measured.stdout == plain.stdout
-    assert len(measured.stdout) == 10
-    assert all("weights" in line for line in measured.stdout)
+def test_the_job_is_the_same_with_and_without(jobs: dict[str, Job]) -> None:
+    for job in jobs.values():
+        assert job.returncode == 0, job.stderr[-3000:]
+        assert job.stdout == jobs["without"].stdout
+        assert len(job.stdout) == 10
+        assert all("weights" in line for line in job.stdout)
 
 
 def test_every_rank_says_who_it_is(ranks: list[Rank]) -> None:

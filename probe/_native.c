@@ -1,0 +1,439 @@
+/* What the probe does at every PyTorch step, in machine code: the same as hot.py, which serves where this was not built.
+
+   A step's cost is mostly that of code and data which the training has driven out of the processor's caches since the last
+   one, and a Python function brings along many times as much of both as the few instructions that are needed.
+
+   Built once for all Pythons from 3.8 on (stable ABI), for the training's Python need not be distmon's. */
+
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x03080000
+#include <Python.h>
+#include <structmember.h>
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+
+enum { INPUT_WAIT, COMPUTE, EXPOSED, OPTIMIZER };
+enum { STEP_RECORD = 1 };
+
+/* ring.py's _STEP_SLOT. */
+typedef struct {
+    uint64_t sequence;
+    int64_t check;
+    uint16_t kind;
+    uint16_t length;
+    int64_t step;
+    int32_t generation;
+    int32_t epoch;
+    int64_t start_ns;
+    int64_t duration_ns;
+    int64_t input_wait_ns;
+    int64_t compute_ns;
+    int64_t exposed_communication_ns;
+    int64_t optimizer_ns;
+    int32_t samples;
+    uint16_t micro_batches;
+} StepSlot;
+
+enum { PAYLOAD_AT = 20, SLOT_END = offsetof(StepSlot, micro_batches) + sizeof(uint16_t) };
+
+static PyObject *method_type, *size_name, *zero;
+
+static int64_t now_ns(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+/* ---- Slots: the records of a ring --------------------------------------------------------------------------------- */
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *keep_alive;
+    char *header;
+    uint64_t next;
+    long long header_size, head_at, capacity, record_size;
+} Slots;
+
+static int Slots_init(Slots *self, PyObject *args, PyObject *kwargs) {
+    unsigned long long address;
+    PyObject *keep_alive;
+    (void)kwargs;
+    if (!PyArg_ParseTuple(args, "OKLLLL", &keep_alive, &address, &self->header_size, &self->head_at, &self->capacity,
+                          &self->record_size))
+        return -1;
+    if (self->capacity < 1 || self->record_size < (long long)sizeof(StepSlot)) {
+        PyErr_SetString(PyExc_ValueError, "records are too small for a step");
+        return -1;
+    }
+    Py_INCREF(keep_alive);
+    self->keep_alive = keep_alive;
+    self->header = (char *)(uintptr_t)address;
+    return 0;
+}
+
+static void Slots_dealloc(Slots *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    Py_XDECREF(self->keep_alive);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+
+static PyObject *Slots_next(Slots *self, PyObject *unused) {
+    (void)unused;
+    return PyLong_FromUnsignedLongLong(self->next++);
+}
+
+/* The interpreter's lock is held, so no other thread takes the same number; the reader, a process of its own, believes only
+   what the check confirms. */
+static void Slots_store(Slots *self, StepSlot *slot) {
+    slot->sequence = self->next++;
+    slot->kind = STEP_RECORD;
+    slot->length = SLOT_END - PAYLOAD_AT;
+    slot->check = (int64_t)(slot->sequence + (uint64_t)slot->step + (uint64_t)slot->generation + (uint64_t)slot->epoch +
+                            (uint64_t)slot->start_ns + (uint64_t)slot->duration_ns + (uint64_t)slot->input_wait_ns +
+                            (uint64_t)slot->compute_ns + (uint64_t)slot->exposed_communication_ns +
+                            (uint64_t)slot->optimizer_ns + (uint64_t)slot->samples + (uint64_t)slot->micro_batches);
+    memcpy(self->header + self->header_size + slot->sequence % (uint64_t)self->capacity * (uint64_t)self->record_size, slot,
+           SLOT_END);
+    __atomic_store_n((uint64_t *)(self->header + self->head_at), slot->sequence + 1, __ATOMIC_RELEASE);
+}
+
+static PyMethodDef Slots_methods[] = {
+    {"next", (PyCFunction)Slots_next, METH_NOARGS, "The sequence number of the next record."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot Slots_slots[] = {
+    {Py_tp_doc, "Slots(keep_alive, address, header_size, head_at, capacity, record_size): records of a mapped ring."},
+    {Py_tp_new, PyType_GenericNew},
+    {Py_tp_init, Slots_init},
+    {Py_tp_dealloc, Slots_dealloc},
+    {Py_tp_methods, Slots_methods},
+    {0, NULL},
+};
+
+static PyType_Spec Slots_spec = {"_native.Slots", sizeof(Slots), 0, Py_TPFLAGS_DEFAULT, Slots_slots};
+
+/* ---- Counters: the running step ----------------------------------------------------------------------------------- */
+
+typedef struct {
+    PyObject_HEAD
+    unsigned long thread;
+    unsigned long long feeding;
+    long long step, generation, epoch, start, mark, cut;
+    long long wait, compute, exposed, optimizer, samples, batches, backwards;
+    char attention, in_step, manual, seen_all;
+    PyObject *gpu, *slots;
+} Counters;
+
+static void Counters_dealloc(Counters *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    Py_XDECREF(self->gpu);
+    Py_XDECREF(self->slots);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+
+#define NUMBER(name) {#name, T_LONGLONG, offsetof(Counters, name), 0, NULL}
+#define FLAG(name) {#name, T_BOOL, offsetof(Counters, name), 0, NULL}
+
+static PyMemberDef Counters_members[] = {
+    {"thread", T_ULONG, offsetof(Counters, thread), 0, NULL},
+    {"feeding", T_ULONGLONG, offsetof(Counters, feeding), 0, NULL},
+    NUMBER(step),
+    NUMBER(generation),
+    NUMBER(epoch),
+    NUMBER(start),
+    NUMBER(mark),
+    NUMBER(cut),
+    NUMBER(wait),
+    NUMBER(compute),
+    NUMBER(exposed),
+    NUMBER(optimizer),
+    NUMBER(samples),
+    NUMBER(batches),
+    NUMBER(backwards),
+    FLAG(attention),
+    FLAG(in_step),
+    FLAG(manual),
+    FLAG(seen_all),
+    {"gpu", T_OBJECT, offsetof(Counters, gpu), 0, NULL},
+    {"slots", T_OBJECT, offsetof(Counters, slots), 0, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot Counters_slots[] = {
+    {Py_tp_doc, "What was counted of the running step, and how to go on; hot.py explains the fields."},
+    {Py_tp_new, PyType_GenericNew},
+    {Py_tp_dealloc, Counters_dealloc},
+    {Py_tp_members, Counters_members},
+    {0, NULL},
+};
+
+static PyType_Spec Counters_spec = {"_native.Counters", sizeof(Counters), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+                                    Counters_slots};
+
+static PyObject *counters_type, *slots_type;
+
+/* An error of the probe's own must not reach the script: report it as Python reports what nobody can catch, and time
+   nothing any more. */
+static void give_up(Counters *self) {
+    self->thread = 0;
+    PyErr_WriteUnraisable((PyObject *)self);
+}
+
+static void tell(Counters *self, PyObject *result) {
+    if (result == NULL)
+        give_up(self);
+    else
+        Py_DECREF(result);
+}
+
+static void mark_gpu(Counters *self, int phase) {
+    if (self->gpu != NULL && self->gpu != Py_None)
+        tell(self, PyObject_CallMethod(self->gpu, "mark", "i", phase));
+}
+
+/* Writes the step that ends at `end`, if it is a plain one: nothing about it needs more than its numbers. */
+static int end_plain_step(Counters *self, int64_t end) {
+    StepSlot slot;
+    if (self->attention || !self->seen_all || self->slots == NULL || Py_TYPE(self->slots) != (PyTypeObject *)slots_type ||
+        self->samples < 0 || self->samples > INT32_MAX || self->batches > UINT16_MAX || self->epoch > INT32_MAX || self->epoch < INT32_MIN ||
+        self->generation > INT32_MAX || (self->gpu != NULL && self->gpu != Py_None))
+        return 0;
+    slot.step = self->step;
+    slot.generation = (int32_t)self->generation;
+    slot.epoch = (int32_t)self->epoch;
+    slot.duration_ns = end - self->start - self->cut;
+    slot.start_ns = end - slot.duration_ns;
+    slot.input_wait_ns = self->wait;
+    slot.compute_ns = self->compute;
+    slot.exposed_communication_ns = self->exposed;
+    slot.optimizer_ns = self->optimizer;
+    slot.samples = (int32_t)self->samples;
+    slot.micro_batches = (uint16_t)self->batches;
+    Slots_store((Slots *)self->slots, &slot);
+    self->step++;
+    self->start = end;
+    self->wait = self->compute = self->exposed = self->optimizer = self->cut = 0;
+    self->samples = self->batches = self->backwards = 0;
+    return 1;
+}
+
+/* ---- TimedCall: a function of the framework, and what is counted around it ---------------------------------------- */
+
+typedef struct {
+    PyObject_HEAD
+    int what;
+    Counters *counters;
+    PyObject *original, *count_samples, *namespace, *name, *unhooked, *hooked;
+} TimedCall;
+
+static int TimedCall_init(TimedCall *self, PyObject *args, PyObject *kwargs) {
+    PyObject *counters, *original, *count_samples = Py_None, *namespace = Py_None, *name = Py_None, *unhooked = Py_None;
+    int what;
+    (void)kwargs;
+    if (!PyArg_ParseTuple(args, "iOO|OOOO", &what, &counters, &original, &count_samples, &namespace, &name, &unhooked))
+        return -1;
+    if (what < INPUT_WAIT || what > OPTIMIZER || PyObject_IsInstance(counters, counters_type) != 1 ||
+        (what == EXPOSED && !PyDict_Check(namespace))) {
+        PyErr_SetString(PyExc_ValueError, "no such call is timed");
+        return -1;
+    }
+    self->what = what;
+    self->hooked = what == EXPOSED ? PyDict_GetItemWithError(namespace, name) : Py_None;
+    if (self->hooked == NULL)
+        return -1;
+    self->counters = (Counters *)counters;
+    self->original = original;
+    self->count_samples = count_samples;
+    self->namespace = namespace;
+    self->name = name;
+    self->unhooked = unhooked;
+    Py_INCREF(counters);
+    Py_INCREF(original);
+    Py_INCREF(count_samples);
+    Py_INCREF(namespace);
+    Py_INCREF(name);
+    Py_INCREF(unhooked);
+    Py_INCREF(self->hooked);
+    return 0;
+}
+
+static void TimedCall_dealloc(TimedCall *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    Py_XDECREF((PyObject *)self->counters);
+    Py_XDECREF(self->original);
+    Py_XDECREF(self->count_samples);
+    Py_XDECREF(self->namespace);
+    Py_XDECREF(self->name);
+    Py_XDECREF(self->unhooked);
+    Py_XDECREF(self->hooked);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+
+static PyObject *TimedCall_get(PyObject *self, PyObject *instance, PyObject *owner) {
+    (void)owner;
+    if (instance == NULL || instance == Py_None) {
+        Py_INCREF(self);
+        return self;
+    }
+    return PyObject_CallFunctionObjArgs(method_type, self, instance, NULL);
+}
+
+/* Samples in a batch: the first dimension of the first tensor in it. What the default collation makes of a data set of
+   tuples is looked at here, anything else by count_samples. */
+static long long samples_of(TimedCall *self, PyObject *batch) {
+    PyObject *size = NULL;
+    long long samples;
+    if (PyList_CheckExact(batch) && PyList_Size(batch) > 0)
+        size = PyObject_CallMethodObjArgs(PyList_GetItem(batch, 0), size_name, zero, NULL);
+    if (size == NULL) {
+        PyErr_Clear();
+        size = PyObject_CallFunctionObjArgs(self->count_samples, batch, NULL);
+    }
+    if (size == NULL) {
+        give_up(self->counters);
+        return 0;
+    }
+    samples = PyLong_AsLongLong(size);
+    Py_DECREF(size);
+    if (samples == -1 && PyErr_Occurred())
+        give_up(self->counters);
+    return samples;
+}
+
+static PyObject *timed_next(TimedCall *self, PyObject *args, PyObject *kwargs) {
+    Counters *counters = self->counters;
+    PyObject *batch, *kind, *value, *traceback;
+    unsigned long long source = (unsigned long long)(uintptr_t)(PyTuple_Size(args) > 0 ? PyTuple_GetItem(args, 0) : NULL);
+    int64_t now;
+    counters->mark = now_ns();
+    if (source != counters->feeding)
+        tell(counters, PyObject_CallMethod((PyObject *)counters, "batch_wanted", "K", source));
+    batch = PyObject_Call(self->original, args, kwargs);
+    if (batch == NULL) {
+        PyErr_Fetch(&kind, &value, &traceback);
+        tell(counters, PyObject_CallMethod((PyObject *)counters, "batches_ended", "K", source));
+        PyErr_Restore(kind, value, traceback);
+        return NULL;
+    }
+    now = now_ns();
+    counters->wait += now - counters->mark;
+    counters->mark = now;
+    counters->batches++;
+    counters->samples += samples_of(self, batch);
+    mark_gpu(counters, INPUT_WAIT);
+    return batch;
+}
+
+static PyObject *timed_backward(TimedCall *self, PyObject *args, PyObject *kwargs) {
+    Counters *counters = self->counters;
+    PyObject *result = PyObject_Call(self->original, args, kwargs);
+    int64_t now;
+    if (result == NULL)
+        return NULL;
+    now = now_ns();
+    counters->compute += now - counters->mark;
+    counters->mark = now;
+    counters->backwards++;
+    if (counters->attention)
+        tell(counters, PyObject_CallMethod((PyObject *)counters, "training_begins", NULL));
+    mark_gpu(counters, COMPUTE);
+    return result;
+}
+
+/* The optimizer waits once per tensor: time the whole, and let the single waits go past their hook. */
+static PyObject *timed_synchronize(TimedCall *self, PyObject *args, PyObject *kwargs) {
+    Counters *counters = self->counters;
+    PyObject *result, *kind, *value, *traceback;
+    int64_t now;
+    if (!counters->in_step)
+        counters->mark = now_ns();
+    if (PyDict_SetItem(self->namespace, self->name, self->unhooked) < 0)
+        give_up(counters);
+    result = PyObject_Call(self->original, args, kwargs);
+    PyErr_Fetch(&kind, &value, &traceback);
+    if (PyDict_SetItem(self->namespace, self->name, self->hooked) < 0)
+        give_up(counters);
+    PyErr_Restore(kind, value, traceback);
+    if (result == NULL)
+        return NULL;
+    now = now_ns();
+    counters->exposed += now - counters->mark;
+    counters->mark = now;
+    mark_gpu(counters, EXPOSED);
+    return result;
+}
+
+static PyObject *timed_step(TimedCall *self, PyObject *args, PyObject *kwargs) {
+    Counters *counters = self->counters;
+    PyObject *result;
+    int64_t now;
+    counters->mark = now_ns();
+    counters->in_step = 1;
+    result = PyObject_Call(self->original, args, kwargs);
+    counters->in_step = 0;
+    if (result == NULL)
+        return NULL;
+    now = now_ns();
+    counters->optimizer += now - counters->mark;
+    counters->mark = now;
+    if (!counters->manual && !end_plain_step(counters, now))
+        tell(counters, PyObject_CallMethod((PyObject *)counters, "end_step", "L", (long long)now));
+    return result;
+}
+
+/* On another thread, in a forked child and inside what is no training: one comparison, and through. */
+static PyObject *TimedCall_call(TimedCall *self, PyObject *args, PyObject *kwargs) {
+    if (self->counters->thread != PyThread_get_thread_ident())
+        return PyObject_Call(self->original, args, kwargs);
+    switch (self->what) {
+    case INPUT_WAIT:
+        return timed_next(self, args, kwargs);
+    case COMPUTE:
+        return timed_backward(self, args, kwargs);
+    case EXPOSED:
+        return timed_synchronize(self, args, kwargs);
+    default:
+        return timed_step(self, args, kwargs);
+    }
+}
+
+static PyType_Slot TimedCall_slots[] = {
+    {Py_tp_doc, "TimedCall(phase, counters, original, ...): calls original and counts its time; binds like a function."},
+    {Py_tp_new, PyType_GenericNew},
+    {Py_tp_init, TimedCall_init},
+    {Py_tp_dealloc, TimedCall_dealloc},
+    {Py_tp_call, TimedCall_call},
+    {Py_tp_descr_get, TimedCall_get},
+    {0, NULL},
+};
+
+static PyType_Spec TimedCall_spec = {"_native.TimedCall", sizeof(TimedCall), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+                                     TimedCall_slots};
+
+/* ---- The module --------------------------------------------------------------------------------------------------- */
+
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_native", NULL, -1, NULL, NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__native(void) {
+    PyObject *module = PyModule_Create(&definition), *types = PyImport_ImportModule("types");
+    PyObject *timed_type = PyType_FromSpec(&TimedCall_spec);
+    counters_type = PyType_FromSpec(&Counters_spec);
+    slots_type = PyType_FromSpec(&Slots_spec);
+    size_name = PyUnicode_InternFromString("size");
+    zero = PyLong_FromLong(0);
+    method_type = types != NULL ? PyObject_GetAttrString(types, "MethodType") : NULL;
+    Py_XDECREF(types);
+    if (module == NULL || counters_type == NULL || timed_type == NULL || slots_type == NULL || size_name == NULL ||
+        zero == NULL || method_type == NULL || PyModule_AddObject(module, "Counters", counters_type) < 0 ||
+        PyModule_AddObject(module, "TimedCall", timed_type) < 0 || PyModule_AddObject(module, "Slots", slots_type) < 0 ||
+        PyModule_AddIntConstant(module, "STEP_SLOT_SIZE", SLOT_END) < 0)
+        return NULL;
+    return module;
+}

@@ -1,0 +1,197 @@
+"""What runs at every PyTorch step, with the numbers that it counts: in machine code where that was built, else in Python.
+
+A step's cost is mostly that of code and data which the training has driven out of the processor's caches since the last
+one. `_native.c` needs far less of both. What is here does the same, written out rather than called, and serves where the
+machine that distmon was installed on had no compiler, or is of another kind than this one.
+"""
+
+from threading import get_ident
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
+
+from . import ring
+from .ring import monotonic_ns
+
+if TYPE_CHECKING:
+    from .steps import StepTimer
+
+Function = Callable[..., Any]
+
+INPUT_WAIT, COMPUTE, EXPOSED, OPTIMIZER = PHASES = range(4)
+
+
+class PlainCounters:
+    """What was counted of the running step, and how to go on. Times are CLOCK_MONOTONIC nanoseconds."""
+
+    __slots__ = (
+        "attention",
+        "backwards",
+        "batches",
+        "compute",
+        "cut",
+        "epoch",
+        "exposed",
+        "feeding",
+        "generation",
+        "gpu",
+        "in_step",
+        "manual",
+        "mark",
+        "optimizer",
+        "samples",
+        "seen_all",
+        "slots",
+        "start",
+        "step",
+        "thread",
+        "wait",
+    )
+
+    thread: int
+    """The one that is timed; 0 while nothing is, so that one comparison switches every hook off."""
+    feeding: int
+    """The id of the iterator that gave the last batch, if it is known to train; else 0."""
+    step: int
+    generation: int
+    epoch: int
+    start: int
+    mark: int
+    """The end of what was counted last."""
+    cut: int
+    """Time since `start` that is no part of the step."""
+    wait: int
+    compute: int
+    exposed: int
+    optimizer: int
+    samples: int
+    batches: int
+    backwards: int
+    attention: bool
+    """The next step needs more than its numbers written."""
+    in_step: bool
+    """An optimizer step has begun and not ended."""
+    manual: bool
+    """The script says itself where its steps end."""
+    seen_all: bool
+    """Hooks see every phase, and samples."""
+    gpu: Optional[Any]
+    """Times the same phases on the GPU's clock (`cuda_events.py`), where training runs on one."""
+    slots: Optional[Any]
+
+
+def plain_batches(timer: "StepTimer", count_samples: Callable[[Any], int], original: Function) -> Function:
+    def __next__(self: Any) -> Any:
+        if timer.thread != get_ident():
+            return original(self)
+        timer.mark = monotonic_ns()
+        if id(self) != timer.feeding:
+            timer.batch_wanted(id(self))
+        try:
+            batch = original(self)
+        except BaseException:
+            timer.batches_ended(id(self))
+            raise
+        now = monotonic_ns()
+        timer.wait += now - timer.mark
+        timer.mark = now
+        timer.batches += 1
+        timer.samples += count_samples(batch)
+        if timer.gpu is not None:
+            timer.gpu.mark(INPUT_WAIT)
+        return batch
+
+    return __next__
+
+
+def plain_backward(timer: "StepTimer", original: Function) -> Function:
+    def backward(*args: Any, **kwargs: Any) -> Any:
+        if timer.thread != get_ident():
+            return original(*args, **kwargs)
+        result = original(*args, **kwargs)
+        now = monotonic_ns()
+        timer.compute += now - timer.mark
+        timer.mark = now
+        timer.backwards += 1
+        if timer.attention:
+            timer.training_begins()
+        if timer.gpu is not None:
+            timer.gpu.mark(COMPUTE)
+        return result
+
+    return backward
+
+
+def plain_synchronize(
+    timer: "StepTimer", functions: Dict[str, Any], name: str, unhooked: Function, original: Function
+) -> Function:
+    hooked = functions[name]
+
+    def synchronize(self: Any) -> Any:
+        if timer.thread != get_ident():
+            return original(self)
+        if not timer.in_step:
+            timer.mark = monotonic_ns()
+        # The optimizer waits once per tensor: time the whole, and let the single waits go past the hook.
+        functions[name] = unhooked
+        try:
+            result = original(self)
+        finally:
+            functions[name] = hooked
+        now = monotonic_ns()
+        timer.exposed += now - timer.mark
+        timer.mark = now
+        if timer.gpu is not None:
+            timer.gpu.mark(EXPOSED)
+        return result
+
+    return synchronize
+
+
+def plain_step(timer: "StepTimer", original: Function) -> Function:
+    def step(self: Any, closure: Any = None) -> Any:
+        if timer.thread != get_ident():
+            return original(self, closure)
+        timer.mark = monotonic_ns()
+        timer.in_step = True
+        try:
+            result = original(self, closure)
+        finally:
+            timer.in_step = False
+        now = monotonic_ns()
+        timer.optimizer += now - timer.mark
+        timer.mark = now
+        if not timer.manual:
+            timer.end_step(now)
+        return result
+
+    return step
+
+
+if TYPE_CHECKING or ring.native is None:
+    Counters = PlainCounters
+    timed_batches = plain_batches
+    timed_backward = plain_backward
+    timed_synchronize = plain_synchronize
+    timed_step = plain_step
+else:
+    Counters = ring.native.Counters
+
+    class TimedCall(ring.native.TimedCall):
+        """Has a dictionary, in which wrappers carry what the wrapped function carries."""
+
+    def timed_batches(timer: "StepTimer", count_samples: Callable[[Any], int], original: Function) -> Function:
+        """`__next__` of a data loader's iterator, timed."""
+        return TimedCall(INPUT_WAIT, timer, original, count_samples)
+
+    def timed_backward(timer: "StepTimer", original: Function) -> Function:
+        """`torch.autograd.backward`, timed."""
+        return TimedCall(COMPUTE, timer, original)
+
+    def timed_synchronize(
+        timer: "StepTimer", functions: Dict[str, Any], name: str, unhooked: Function, original: Function
+    ) -> Function:
+        """`synchronize` of an optimizer, timed; in it, `functions[name]` is `unhooked`."""
+        return TimedCall(EXPOSED, timer, original, None, functions, name, unhooked)
+
+    def timed_step(timer: "StepTimer", original: Function) -> Function:
+        """`step` of an optimizer, timed; it ends the training step."""
+        return TimedCall(OPTIMIZER, timer, original)
