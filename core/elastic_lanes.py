@@ -14,6 +14,7 @@ from distmon.core.state import SessionState
 
 TRAINING = "training"
 TAIL = "tail"
+LATE_EXIT_S = 2.0
 LOST_KINDS = ("detection", "teardown", "rendezvous", "initialisation", "sync", "redone")
 """Of a worker's time, what is lost; `redone` here is the step that a failure cut short."""
 
@@ -67,9 +68,14 @@ def lanes(state: SessionState) -> list[Lane]:
     return sorted(found, key=lambda lane: (order[lane.host], lane.local_rank, lane.segments[0].started if lane.segments else 0.0))
 
 
-def first_death(deaths: list[float], after: float, until: float) -> float | None:
-    """The earliest death in (after, until]."""
-    return next((death for death in deaths if after < death <= until), None)
+def cut_short(deaths: list[float], after: float, noticed: float) -> float:
+    """When the death happened that a worker noticed, whose last whole step had ended at `after`.
+
+    A process that is killed is gone for its launcher some time after its connections have closed. Of a host that fell silent
+    nobody saw the moment: all ranks stop with the step that needs it.
+    """
+    death = next((death for death in deaths if after < death <= noticed + LATE_EXIT_S), None)
+    return after if death is None else min(death, noticed)
 
 
 def _failed(life: WorkerLife) -> bool:
@@ -204,8 +210,7 @@ class _Life:
 
     def _failure(self, block: _Block, started: float, ended: float) -> list[Segment]:
         """A step is cut short by the first death, which the worker then takes time to notice."""
-        death = first_death(self.deaths, started, ended)
-        cut = started if death is None else death
+        cut = cut_short(self.deaths, started, ended)
         pieces = [
             Segment("redone", started, cut, block.generation, block.rank),
             Segment("detection", cut, ended, block.generation, block.rank),

@@ -1,0 +1,98 @@
+"""What the changes of an elastic job cost by the clock of the script itself: rank-seconds from `truth_script.py`'s logs."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+LATE_EXIT_S = 2.0
+"""The connections of a process that is killed close before the process is gone."""
+FAILURE, CHANGE = "HorovodInternalError", "HostsUpdatedInterrupt"
+
+
+@dataclass
+class Note:
+    what: str
+    at: float
+
+
+@dataclass
+class Process:
+    """One worker's log, and when it was killed."""
+
+    slot: str
+    notes: list[Note]
+    killed: float | None = None
+
+    def first(self, what: str, after: float = 0.0) -> float | None:
+        return next((note.at for note in self.notes if note.what == what and note.at > after), None)
+
+    def pairs(self, what: str, begun: float) -> float:
+        """Seconds from each `what`_begin to its end, from `begun` on."""
+        total, since = 0.0, None
+        for note in self.notes:
+            if note.what == what + "_begin":
+                since = note.at
+            elif note.what == what + "_end" and since is not None and note.at > begun:
+                total += note.at - max(since, begun)
+        return total
+
+
+def read(folder: Path) -> list[Process]:
+    processes = []
+    for path in sorted(folder.glob("*.log")):
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        processes.append(Process(lines[0]["slot"], [Note(line["what"], line["at"]) for line in lines]))
+    return sorted(processes, key=lambda process: process.notes[0].at)
+
+
+def lost(processes: list[Process], ranks: int, joined: Iterable[tuple[str, float]]) -> dict[str, float]:
+    """Rank-seconds of each part, from the first step to the last. `joined`: (host, when the discovery told of its return)."""
+    begun = min(at for p in processes if (at := p.first("training")) is not None)
+    ended = max(note.at for p in processes for note in p.notes if note.what == "step")
+    killed = [p.killed for p in processes if p.killed is not None]
+    parts = dict.fromkeys(("detection", "teardown", "rendezvous", "initialisation", "sync", "redone"), 0.0)
+    for p in processes:
+        for part, seconds in _of_process(p, begun, killed).items():
+            parts[part] += seconds
+    changes = sorted(note.at for p in processes for note in p.notes if note.what == CHANGE)
+    lives = [(p.notes[0].at, p.killed or ended) for p in processes]
+    for host, seen in joined:
+        start = next(p.notes[0].at for p in processes if p.slot.startswith(host + ":") and p.notes[0].at > seen)
+        noticed = next(at for at in changes if at > seen)
+        parts["detection"] += noticed - seen
+        parts["rendezvous"] += start - noticed
+        lives.append((seen, start))
+    alive = sum(max(min(end, ended) - max(start, begun), 0.0) for start, end in lives)
+    return {**parts, "below_capacity": ranks * (ended - begun) - alive}
+
+
+def _of_process(process: Process, begun: float, killed: list[float]) -> dict[str, float]:
+    parts = {"sync": process.pairs("sync", begun), "rendezvous": process.pairs("init", begun)}
+    parts |= dict.fromkeys(("detection", "teardown", "initialisation", "redone"), 0.0)
+    for note in process.notes:
+        if note.what == FAILURE:
+            death = min(max(at for at in killed if at < note.at + LATE_EXIT_S), note.at)
+            parts["detection"] += note.at - death
+            parts["redone"] += _undone(process, death)
+        if note.what in (FAILURE, CHANGE):
+            parts["teardown"] += (process.first("shutdown_end", note.at) or note.at) - note.at
+        if note.what == "training" and note.at > begun:
+            parts["initialisation"] += _getting_ready(process, begun, note.at)
+    if process.killed is not None:
+        parts["redone"] += _undone(process, process.killed)
+    return parts
+
+
+def _undone(process: Process, death: float) -> float:
+    """From the last commit before the death to it."""
+    committed = max((n.at for n in process.notes if n.what in ("commit", "training") and n.at < death), default=death)
+    return death - committed
+
+
+def _getting_ready(process: Process, begun: float, training: float) -> float:
+    """Before a generation's training: all since the process's start or the last teardown that is neither init nor sync."""
+    since = max(n.at for n in process.notes if n.what in ("process", "shutdown_end") and n.at < training)
+    bounds = [n.at for n in process.notes if n.what.startswith(("init_", "sync_")) and since < n.at < training]
+    spent = sum(max(end - max(start, begun), 0.0) for start, end in zip(bounds[::2], bounds[1::2], strict=True))
+    return training - max(since, begun) - spent
