@@ -26,6 +26,11 @@ class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """Samples per second."""
     steps_hz: float = 1.0
     """Most StepsRecorded events per second and worker."""
+    journal: str = ""
+    """Folder of the journal; empty: none, and only the last minutes are kept, in memory."""
+    journal_mb: float = 256.0
+    journal_hours: float = 48.0
+    """Beyond either the oldest goes."""
     keys: str = ""
     """Folder of the keys that TCP needs; empty: this user's own."""
     group: str = ""
@@ -44,6 +49,9 @@ class _FileSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     rings: list[str] = []
     rate_hz: float | None = None
     steps_hz: float | None = None
+    journal: str | None = None
+    journal_mb: float | None = None
+    journal_hours: float | None = None
     keys: str | None = None
     group: str | None = None
 
@@ -63,6 +71,8 @@ def parse_arguments(arguments: Sequence[str] | None) -> AgentConfig:
     for name, value in (("rate", config.rate_hz), ("steps rate", config.steps_hz)):
         if not SLOWEST_HZ <= value <= FASTEST_HZ:
             raise UsageError(f"a {name} of {value:g} Hz is out of bounds; choose {SLOWEST_HZ:g} to {FASTEST_HZ:g}")
+    if not (1 <= config.journal_mb <= 1e6 and 0 < config.journal_hours <= 1e5):
+        raise UsageError("a journal holds 1 to 1000000 MB and up to 100000 hours; correct journal_mb or journal_hours")
     if config.json and not config.once:
         raise UsageError("--json goes with --once; a running agent is read by connecting a viewer to it")
     return config
@@ -83,6 +93,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--rate", metavar="HZ", type=float, dest="rate_hz", help="samples per second (1)")
     parser.add_argument("--steps-rate", metavar="HZ", type=float, dest="steps_hz", help="step batches per second and rank (1)")
+    parser.add_argument("--journal", metavar="DIR", help="folder for what viewers have not had yet (none: in memory alone)")
+    parser.add_argument("--journal-mb", metavar="N", type=float, help="most megabytes in the journal (256)")
+    parser.add_argument("--journal-hours", metavar="N", type=float, help="oldest in the journal (48)")
     parser.add_argument("--keys", metavar="DIR", help="folder of keys for TCP (distmon keys; this user's own)")
     parser.add_argument("--keys-from-stdin", action="store_true", help="one job's keys come as a line on standard input")
     parser.add_argument("--group", metavar="NAME", help="users of this group may connect to unix sockets too")

@@ -6,12 +6,15 @@ import os
 import time
 from pathlib import Path
 
+import msgspec
+from msgspec import Struct
+
 from distmon.agent.gpu_ranks import GpuUser
 from distmon.agent.grid import next_on_grid
-from distmon.agent.records import Kept, Worker
+from distmon.agent.records import Kept, Worker, WorkerMemory
 from distmon.agent.sampler import Sampler
 from distmon.core.events import NoticeGiven
-from distmon.probe.ring import SUFFIX, RingError, RingReader, Steps, process_start_ticks
+from distmon.probe.ring import SUFFIX, RingError, RingReader, Steps, boot_id, process_start_ticks
 from distmon.wire.clock import SteadyClock
 from distmon.wire.publisher import Publisher
 
@@ -27,12 +30,50 @@ _LOOK_AT_WRITER_S = 1.0
 _SILENT_BEFORE_GONE_S = 2.0
 
 
+class _RingMemory(Struct, frozen=True):
+    """How far one ring was read; `worker` is None for one that is done with."""
+
+    path: str
+    inode: int
+    position: int
+    worker: WorkerMemory | None
+
+
+class _Mark(Struct, frozen=True):
+    """Where the intake was when it last published."""
+
+    machine_boot: str
+    anchor_ns: int
+    rings: list[_RingMemory]
+
+
+_mark_encoder = msgspec.msgpack.Encoder()
+_mark_decoder = msgspec.msgpack.Decoder(_Mark)
+
+
+def marked_anchor_ns(mark: bytes) -> int | None:
+    """The agent's steady clock, as it was when a mark was made since this machine was started; None without one."""
+    known = _decode_mark(mark)
+    return None if known is None else known.anchor_ns
+
+
+def _decode_mark(mark: bytes) -> _Mark | None:
+    """None for one of another version, or of before the machine was started: then all rings are new."""
+    try:
+        known = _mark_decoder.decode(mark)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return known if known.machine_boot == boot_id() else None
+
+
 class _Ring:
     """One ring and the worker that writes it."""
 
     def __init__(self, path: Path, inode: int, node: str, clock: SteadyClock) -> None:
         self.path = path
         self.inode = inode
+        self.begun_at = 0
+        """The first record that is this agent's to publish."""
         self.reader = RingReader(str(path))
         environment = _environment(self.reader.header.pid)
         self.interface = environment.get("HOROVOD_GLOO_IFACE", "")
@@ -41,6 +82,18 @@ class _Ring:
         self.lost = 0
         self.heard = time.monotonic()
         self.looked = time.monotonic()
+
+    def resume(self, memory: _RingMemory) -> None:
+        """Goes on where an earlier run of the agent was."""
+        self.begun_at = memory.position
+        self.reader.resume(memory.position)
+        if memory.worker is not None:
+            self.worker.restore(memory.worker)
+
+    def memory(self) -> _RingMemory:
+        """As long as the worker has not said its rank, nothing of it is published."""
+        position = self.begun_at if self.worker.rank is None else self.reader.position
+        return _RingMemory(str(self.path), self.inode, position, self.worker.memory())
 
     def writer_ended(self, now: float) -> bool:
         """Whether nothing more can come; looks at the process about once a second, and only while the ring is silent."""
@@ -61,11 +114,19 @@ class _Ring:
 
 
 class Intake:
-    """Owned by the agent's loop."""
+    """Owned by the agent's loop. What it reads between two flushes is published, and marked as read, in one go."""
 
     def __init__(
-        self, node: str, clock: SteadyClock, sampler: Sampler, publisher: Publisher, folders: list[str], steps_hz: float
+        self,
+        node: str,
+        clock: SteadyClock,
+        sampler: Sampler,
+        publisher: Publisher,
+        folders: list[str],
+        steps_hz: float,
+        mark: bytes = b"",
     ) -> None:
+        """`mark` is where an earlier run was: what it published is not published again."""
         self._node = node
         self._clock = clock
         self._sampler = sampler
@@ -74,6 +135,12 @@ class Intake:
         """Folder -> its time of change when it was last listed."""
         self._rings: dict[Path, _Ring] = {}
         self._refused: set[tuple[Path, int]] = set()
+        known = _decode_mark(mark)
+        self._earlier = {(memory.path, memory.inode): memory for memory in known.rings} if known is not None else {}
+        self._machine_boot = boot_id()
+        self._waiting: list[Kept] = []
+        self._done: list[_RingMemory] = []
+        """Rings that are read to their end, to be removed when that is stored."""
         self._flush_every_s = 1 / steps_hz
         self._next_flush = time.monotonic()
 
@@ -90,9 +157,19 @@ class Intake:
                 self._finish(ring)
         if last or now >= self._next_flush - _FLUSH_EARLY_S:
             self._next_flush = next_on_grid(self._next_flush, self._flush_every_s, now)
-            for ring in self._rings.values():
-                self._publish(ring.worker.flush())
+            self._flush()
         return _PAUSE_BUSY_S if fullest > _BUSY_SHARE else min(PAUSE_S, self._flush_every_s)
+
+    def _flush(self) -> None:
+        for ring in self._rings.values():
+            self._waiting.extend(ring.worker.flush())
+        for item in self._waiting:
+            self._publisher.publish(RANK_STREAM, item.event, keep=item.keep)
+        self._waiting.clear()
+        rings = [*self._done, *(ring.memory() for ring in self._rings.values())]
+        mark = _mark_encoder.encode(_Mark(self._machine_boot, self._clock.anchor_ns, rings)) if rings else b""
+        if self._publisher.commit(mark):
+            self._done = [memory for memory in self._done if not _removed(memory)]
 
     def close(self) -> None:
         for ring in self._rings.values():
@@ -117,24 +194,33 @@ class Intake:
                 self._open(path, inode)
 
     def _open(self, path: Path, inode: int) -> None:
+        memory = self._earlier.pop((str(path), inode), None)
+        if memory is not None and memory.worker is None:
+            self._done.append(memory)
+            self._refused.add((path, inode))
+            return
         try:
-            self._rings[path] = _Ring(path, inode, self._node, self._clock)
+            ring = self._rings[path] = _Ring(path, inode, self._node, self._clock)
         except RingError as error:
             self._refuse(path, inode, str(error))
+            return
+        if memory is not None:
+            ring.resume(memory)
+            self._rank_known(ring)
 
     def _read(self, ring: _Ring, now: float) -> float:
         """Takes over what is new in a ring; gives how full it was, as a share."""
         batches = ring.reader.read_batches()
         lost = ring.reader.lost + ring.reader.torn
         if lost > ring.lost:
-            self._publish(ring.worker.flush())
-            self._publish([Kept(ring.worker.gap(lost - ring.lost, self._clock.now()))])
+            self._waiting.extend(ring.worker.flush())
+            self._waiting.append(Kept(ring.worker.gap(lost - ring.lost, self._clock.now())))
             ring.lost = lost
         if not batches:
             return 0.0
         ring.heard = now
         rank = ring.worker.rank
-        self._publish(ring.worker.take(batches))
+        self._waiting.extend(ring.worker.take(batches))
         if ring.worker.rank != rank:
             self._rank_known(ring)
         count = sum(len(batch.step) if isinstance(batch, Steps) else 1 for batch in batches)
@@ -153,17 +239,15 @@ class Intake:
 
     def _finish(self, ring: _Ring) -> None:
         """The writer is gone and its records are read: nobody needs the file any more."""
-        self._publish(ring.worker.finish())
+        self._waiting.extend(ring.worker.finish())
         self._sampler.processes.forget(ring.worker.pid)
         self._sampler.gpus.forget(ring.worker.worker)
         if ring.worker.unreadable:
             self._warn(f"{ring.worker.unreadable} messages of rank {ring.worker.rank} were not understood")
         ring.reader.close()
         del self._rings[ring.path]
-        try:
-            ring.path.unlink(missing_ok=True)
-        except OSError:
-            self._refused.add((ring.path, ring.inode))  # read once is enough
+        self._refused.add((ring.path, ring.inode))
+        self._done.append(_RingMemory(str(ring.path), ring.inode, ring.reader.position, None))
         if not self._rings:
             self._sampler.network.used_by_training = frozenset()
 
@@ -174,12 +258,16 @@ class Intake:
             self._warn(text)
 
     def _warn(self, text: str) -> None:
-        notice = NoticeGiven(at=self._clock.now(), severity="warning", text=text, source="agent")
-        self._publisher.publish(RANK_STREAM, notice)
+        self._waiting.append(Kept(NoticeGiven(at=self._clock.now(), severity="warning", text=text, source="agent")))
 
-    def _publish(self, kept: list[Kept]) -> None:
-        for item in kept:
-            self._publisher.publish(RANK_STREAM, item.event, keep=item.keep)
+
+def _removed(memory: _RingMemory) -> bool:
+    """Whether nothing is left of a ring that is done with; one that stays is remembered, so that it is not read again."""
+    try:
+        Path(memory.path).unlink(missing_ok=True)
+    except OSError:
+        return False
+    return True
 
 
 def _environment(pid: int) -> dict[str, str]:

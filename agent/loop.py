@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from typing import Literal
 
 from distmon.agent.grid import next_on_grid
 from distmon.agent.identity import host_name, new_boot, node_joined, node_name
-from distmon.agent.intake import Intake
+from distmon.agent.intake import Intake, marked_anchor_ns
+from distmon.agent.journal import Journal
 from distmon.agent.sampler import Sampler
 from distmon.agent.sensors.base import REAL_ROOTS, Roots
 from distmon.core.events import NodeLeft, NoticeGiven
@@ -21,6 +23,10 @@ _FIRST_SAMPLE_AFTER_S = 0.3
 _TOGETHER_S = 0.02
 """An intake due this soon after a sample is done with it: one wake-up, one send."""
 _GOODBYE_S = 0.4
+_GOODBYE_TO_RECORDERS_S = 2.0
+"""They have it on their disks within a second."""
+_TELL_REFUSALS_EVERY_S = 60.0
+Severity = Literal["info", "warning", "error"]
 
 
 class Agent:
@@ -36,16 +42,21 @@ class Agent:
         monotonic: Callable[[], float] = time.monotonic,
         gate: Gate | None = None,
         group: int | None = None,
+        journal: Journal | None = None,
     ) -> None:
-        self.clock = SteadyClock()
+        mark = journal.mark if journal is not None else b""
+        self.clock = SteadyClock(anchor_ns=marked_anchor_ns(mark))
         self.node = node_name()
         self._host = host_name()
         self._roots = roots
         self._monotonic = monotonic
-        self.boot = new_boot()
-        self.publisher = Publisher(self.node, self.boot, listen, gate=gate, group=group)
+        self.boot = journal.boot if journal is not None else new_boot()
+        self._journal = journal
+        self._refusals_told = 0
+        self._tell_refusals_after = 0.0
+        self.publisher = Publisher(self.node, self.boot, listen, store=journal, clock=self.clock.now, gate=gate, group=group)
         self.sampler = Sampler(self.node, roots)
-        self.intake = Intake(self.node, self.clock, self.sampler, self.publisher, rings, steps_hz)
+        self.intake = Intake(self.node, self.clock, self.sampler, self.publisher, rings, steps_hz, mark)
         self._interval_s = 1 / rate_hz
         self._stop_reason = ""
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -87,11 +98,25 @@ class Agent:
         self.publisher.publish(NODE_STREAM, sample)
         while self.sampler.notices:
             severity, text = self.sampler.notices.popleft()
-            notice = NoticeGiven(at=sample.at, severity=severity, text=f"{self._host}: {text}", source="agent")
-            self.publisher.publish(NODE_STREAM, notice)
+            self._tell(severity, text)
+        while self._journal is not None and self._journal.notices:
+            self._tell(*self._journal.notices.popleft())
+        self._tell_refusals()
+
+    def _tell_refusals(self) -> None:
+        """How many strangers were turned away, at most once a minute: they could be thousands a second."""
+        refused = self.publisher.refused
+        if refused.total() > self._refusals_told and self._monotonic() >= self._tell_refusals_after:
+            reasons = ", ".join(f"{count} for {reason}" for reason, count in sorted(refused.items()))
+            self._tell("warning", f"clients and messages refused so far: {refused.total()} ({reasons})")
+            self._refusals_told, self._tell_refusals_after = refused.total(), self._monotonic() + _TELL_REFUSALS_EVERY_S
+
+    def _tell(self, severity: Severity, text: str) -> None:
+        notice = NoticeGiven(at=self.clock.now(), severity=severity, text=f"{self._host}: {text}", source="agent")
+        self.publisher.publish(NODE_STREAM, notice)
 
     def _leave(self) -> None:
         os.read(self._wake_read, 4096)
         self.intake.collect(last=True)
         self.publisher.publish(NODE_STREAM, NodeLeft(at=self.clock.now(), node=self.node, reason=self._stop_reason))
-        self.publisher.flush(_GOODBYE_S)
+        self.publisher.flush(_GOODBYE_S, _GOODBYE_TO_RECORDERS_S)

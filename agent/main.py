@@ -9,9 +9,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from distmon.agent.config import AgentConfig, parse_arguments
 from distmon.core.errors import DistmonError, told
+
+if TYPE_CHECKING:
+    from distmon.agent.journal import Journal
 
 _GARBAGE_COLLECTED_AFTER = 50_000
 """New objects; nearly all go by reference count, as soon as their sample is sent."""
@@ -71,7 +75,8 @@ def _serve(config: AgentConfig) -> int:
     parent = os.getppid() if config.stop_with_parent else None
     listen = config.listen or [default_address()]
     gate = make_gate(config, listen)
-    agent = Agent(listen, config.rings, config.rate_hz, config.steps_hz, gate=gate, group=group_number(config.group))
+    group, journal = group_number(config.group), _open_journal(config)
+    agent = Agent(listen, config.rings, config.rate_hz, config.steps_hz, gate=gate, group=group, journal=journal)
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         agent.stop(signal.Signals(number).name)
@@ -86,7 +91,20 @@ def _serve(config: AgentConfig) -> int:
         agent.close()
         if gate is not None:
             gate.close()
+        if journal is not None:
+            journal.close()
     return 0
+
+
+def _open_journal(config: AgentConfig) -> Journal | None:
+    from distmon.agent.identity import new_boot
+    from distmon.agent.journal import Journal
+    from distmon.probe.ring import boot_id
+
+    if not config.journal:
+        return None
+    limit_bytes = int(config.journal_mb * 1e6)
+    return Journal(Path(config.journal), new_boot(), boot_id(), limit_bytes, config.journal_hours * 3600)
 
 
 def spare_collector() -> None:

@@ -1,19 +1,66 @@
-"""The last events of one stream, encoded once, for viewers that come late or read slowly. Bounded in bytes.
-
-This is all that an agent holds in memory; an on-disk journal would stand behind it and answer for older sequence numbers.
-"""
+"""One stream of an agent: its last events in memory, encoded once, and behind them a store for viewers that are late or slow."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
+
+from msgspec import Struct
 
 from distmon.core.codec import join_batch
-from distmon.wire.frames import MAX_BODY_BYTES
 
 DEFAULT_LIMIT_BYTES = 4 << 20
+LIMIT_WITH_STORE_BYTES = 512 << 10
 TARGET_BODY_BYTES = 128 * 1024
 MAX_KEPT = 4096
+
+
+class Numbered(NamedTuple):
+    """An encoded event and its sequence number."""
+
+    seq: int
+    encoded: bytes
+
+
+class Part(Struct, frozen=True, array_like=True):
+    """Consecutive events of one stream, encoded: `seq` is the number of the first."""
+
+    stream: str
+    seq: int
+    events: list[bytes]
+    keep: dict[int, str] = {}
+    """Place in `events` -> the name under which it stays known after it is gone from the store."""
+
+
+class Store(Protocol):
+    """Where events outlive the agent."""
+
+    next_seqs: dict[str, int]
+    """Stream -> the number of its next event."""
+
+    def streams(self) -> list[str]:
+        """All that there is something of, the oldest first."""
+        ...
+
+    def kept(self, stream: str) -> dict[str, tuple[int, bytes]]:
+        """The last event of each name that is kept, with its number."""
+        ...
+
+    def write(self, parts: list[Part], mark: bytes, at: float) -> bool:
+        """Adds a turn, as a whole or not at all; `mark` says where the sources were after it. False while it is not on disk."""
+        ...
+
+    def oldest(self, stream: str) -> int:
+        """The first number that is held; the next one where there is none."""
+        ...
+
+    def since(self, stream: str, at: float) -> int:
+        """The first number that was written at `at` (seconds since the epoch) or later."""
+        ...
+
+    def read(self, stream: str, cursor: int, target_bytes: int) -> list[Numbered]:
+        """The next events at or after `cursor`, about `target_bytes` of them."""
+        ...
 
 
 class Slice(NamedTuple):
@@ -26,24 +73,22 @@ class Slice(NamedTuple):
 
 
 class Backlog:
-    def __init__(self, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> None:
-        self.next_seq = 1
-        self.oversized = 0
-        """Events that were too large for any frame; their sequence numbers are missing from what is sent."""
+    def __init__(self, limit_bytes: int = DEFAULT_LIMIT_BYTES, *, name: str = "", store: Store | None = None) -> None:
+        """With a store, the stream goes on where the store's ends."""
+        self.name = name
+        self._store = store
+        self.next_seq = store.next_seqs.get(name, 1) if store is not None else 1
         self._limit_bytes = limit_bytes
         self._seqs: list[int] = []
         self._encoded: list[bytes] = []
         self._start = 0
         self._bytes = 0
-        self._kept: dict[str, tuple[int, bytes]] = {}
+        self._kept = store.kept(name) if store is not None else {}
 
     def append(self, encoded: bytes, keep: str = "") -> None:
-        """Takes the next event. One with a `keep` name stays after it fell out of the backlog, until the next of that name."""
+        """Takes the next event. One with a `keep` name stays after all others of its time went, until the next of that name."""
         seq = self.next_seq
         self.next_seq += 1
-        if len(encoded) > MAX_BODY_BYTES:
-            self.oversized += 1
-            return
         if keep:
             self._kept.pop(keep, None)
             self._kept[keep] = (seq, encoded)
@@ -56,34 +101,44 @@ class Backlog:
             self._drop_oldest()
 
     @property
-    def oldest_seq(self) -> int:
-        """Of what is held in full; `next_seq` when that is nothing."""
-        return self._seqs[self._start] if self._start < len(self._seqs) else self.next_seq
-
-    @property
     def newest_seq(self) -> int:
-        """0 when nothing is held."""
-        return self._seqs[-1] if self._start < len(self._seqs) else 0
+        """0 when there never was an event."""
+        return self.next_seq - 1
 
     @property
     def held_bytes(self) -> int:
+        """In memory."""
         return self._bytes
+
+    @property
+    def oldest_seq(self) -> int:
+        """Of all that is held in full, here or in the store."""
+        return min(self._oldest_here, self._store.oldest(self.name)) if self._store is not None else self._oldest_here
+
+    def since(self, at: float) -> int:
+        """The first number written at `at` or later; without a store, of what is held."""
+        return self._store.since(self.name, at) if self._store is not None else 0
 
     def slice_from(self, cursor: int) -> Slice | None:
         """The next events at or after `cursor`, for one frame; None when there are none."""
-        oldest = self.oldest_seq
-        if cursor < oldest:
-            kept = sorted(item for item in self._kept.values() if cursor <= item[0] < oldest)
+        if cursor >= self.next_seq:
+            return None
+        if cursor < self._oldest_here:
+            oldest = self.oldest_seq
+            kept = sorted(Numbered(*item) for item in self._kept.values() if cursor <= item[0] < oldest)
             if kept:
                 return _joined(kept, history=True)
-        chosen: list[tuple[int, bytes]] = []
-        size = 0
-        for index in range(bisect_left(self._seqs, cursor, self._start), len(self._seqs)):
-            chosen.append((self._seqs[index], self._encoded[index]))
-            size += len(self._encoded[index])
-            if size >= TARGET_BODY_BYTES:
-                break
-        return _joined(chosen, history=False)
+            if self._store is not None:
+                stored = self._store.read(self.name, cursor, TARGET_BODY_BYTES)
+                if stored and stored[0].seq < self._oldest_here:
+                    return _joined(stored, history=False)
+        first = bisect_left(self._seqs, cursor, self._start)
+        return _joined(list(map(Numbered, self._seqs[first : first + 4096], self._encoded[first : first + 4096])), history=False)
+
+    @property
+    def _oldest_here(self) -> int:
+        """`next_seq` when nothing is held in memory."""
+        return self._seqs[self._start] if self._start < len(self._seqs) else self.next_seq
 
     def _drop_oldest(self) -> None:
         self._bytes -= len(self._encoded[self._start])
@@ -94,10 +149,13 @@ class Backlog:
             self._start = 0
 
 
-def _joined(items: list[tuple[int, bytes]], *, history: bool) -> Slice | None:
-    """The leading run of consecutive numbers, as one body."""
-    if not items:
-        return None
-    first = items[0][0]
-    run = [encoded for offset, (seq, encoded) in enumerate(items) if seq == first + offset]
-    return Slice(first, len(run), join_batch(run), history)
+def _joined(items: list[Numbered], *, history: bool) -> Slice | None:
+    """The leading run of consecutive numbers, up to the size of a frame, as one body."""
+    run: list[bytes] = []
+    size = 0
+    for item in items:
+        if item.seq != items[0].seq + len(run) or size >= TARGET_BODY_BYTES:
+            break
+        run.append(item.encoded)
+        size += len(item.encoded)
+    return Slice(items[0].seq, len(run), join_batch(run), history) if run else None

@@ -1,23 +1,35 @@
-"""Wall time that never jumps: the wall clock read once, carried on by CLOCK_MONOTONIC."""
+"""Wall time that never jumps: the wall clock read once, carried on by CLOCK_MONOTONIC. And how far two such clocks differ."""
 
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable
+from typing import NamedTuple
 
 from distmon.core.events import ClockStepped
 
 STEP_SHOWN_S = 0.05
+EXCHANGES_KEPT = 12
+_NEWS_S = 0.0005
+"""A better estimate is told when it differs by more than this."""
 
 
 class SteadyClock:
     """Times of all events of this agent. The machine's ranks stamp the same CLOCK_MONOTONIC."""
 
-    def __init__(self, monotonic_ns: Callable[[], int] = time.monotonic_ns, wall_ns: Callable[[], int] = time.time_ns) -> None:
+    def __init__(
+        self,
+        monotonic_ns: Callable[[], int] = time.monotonic_ns,
+        wall_ns: Callable[[], int] = time.time_ns,
+        anchor_ns: int | None = None,
+    ) -> None:
+        """With the `anchor_ns` of an earlier clock of this boot of the machine, it goes on as that one."""
         self._monotonic_ns = monotonic_ns
         self._wall_ns = wall_ns
-        self._anchor_ns = self._offset_ns()
-        self._known_ns = self._anchor_ns
+        self.anchor_ns = self._offset_ns() if anchor_ns is None else anchor_ns
+        """Added to CLOCK_MONOTONIC it gives this clock's time."""
+        self._known_ns = self.anchor_ns
 
     def now(self) -> float:
         """Seconds since the epoch."""
@@ -25,7 +37,7 @@ class SteadyClock:
 
     def at(self, monotonic_ns: int) -> float:
         """Seconds since the epoch of a CLOCK_MONOTONIC reading of this machine."""
-        return (self._anchor_ns + monotonic_ns) / 1e9
+        return (self.anchor_ns + monotonic_ns) / 1e9
 
     def step(self, node: str) -> ClockStepped | None:
         """An event if the wall clock was set since the last call; the times given here go on as before."""
@@ -44,3 +56,44 @@ class SteadyClock:
             after = self._monotonic_ns()
             tries.append((after - before, wall - (before + after) // 2))
         return min(tries)[1]
+
+
+class Estimate(NamedTuple):
+    """Add `offset_s` to the other side's times to get this side's; the true value lies within half of `round_trip_s` of it."""
+
+    offset_s: float
+    round_trip_s: float
+
+    def contradicts(self, other: Estimate) -> bool:
+        """Whether no one offset fits both."""
+        return abs(self.offset_s - other.offset_s) > (self.round_trip_s + other.round_trip_s) / 2 + _NEWS_S
+
+
+class ClockOffset:
+    """From request and reply, as NTP does it (RFC 5905, section 8): of the last exchanges the one that was under way least."""
+
+    def __init__(self) -> None:
+        self._exchanges: deque[Estimate] = deque(maxlen=EXCHANGES_KEPT)
+        self._told: Estimate | None = None
+
+    def exchange(self, sent_ns: int, heard_ns: int, answered_ns: int, received_ns: int) -> Estimate | None:
+        """Takes one: sent and received here, heard and answered there. Gives the estimate if it is news."""
+        round_trip_ns = (received_ns - sent_ns) - (answered_ns - heard_ns)
+        if round_trip_ns < 0 or answered_ns < heard_ns:
+            return None  # no answer to a request of this side
+        offset_ns = ((sent_ns - heard_ns) + (received_ns - answered_ns)) / 2
+        new = Estimate(offset_ns / 1e9, round_trip_ns / 1e9)
+        if any(new.contradicts(known) for known in self._exchanges):
+            self._exchanges.clear()  # a clock was set
+        self._exchanges.append(new)
+        best = min(self._exchanges, key=lambda known: known.round_trip_s)
+        if self._told is not None and not self._is_news(best, self._told):
+            return None
+        self._told = best
+        return best
+
+    @staticmethod
+    def _is_news(best: Estimate, told: Estimate) -> bool:
+        return best.contradicts(told) or (
+            abs(best.offset_s - told.offset_s) > _NEWS_S and best.round_trip_s < told.round_trip_s / 2
+        )

@@ -26,6 +26,8 @@ MAX_MESSAGE_BYTES = 2 << 20
 
 _Name = Annotated[str, Meta(max_length=300)]
 _Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+_Nanoseconds = _Count
+"""Since the epoch, on the sender's steady clock."""
 
 
 class Header(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -40,7 +42,9 @@ class Header(Struct, frozen=True, kw_only=True, omit_defaults=True):
     seq: Annotated[int, Meta(ge=1, le=(1 << 63) - 1)]
     count: _Count
     history: bool = False
-    """Sent ahead of the backlog because later events need it; what lies between it and the next frame is gone."""
+    """Sent ahead of the rest because later events need it; what lies between it and the next frame is gone."""
+    clock: tuple[_Nanoseconds, _Nanoseconds, _Nanoseconds] | None = None
+    """Answers `Request.sent_ns`: that value, when the request was read here, and when this frame left."""
 
 
 class Request(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -53,7 +57,13 @@ class Request(Struct, frozen=True, kw_only=True, omit_defaults=True):
     v: int
     session: _Name
     cursors: Annotated[dict[_Name, _Count], Meta(max_length=64)] = {}
-    """Stream -> the first sequence number wanted. Streams not named start with the oldest event held."""
+    """Stream -> the first sequence number wanted. Streams not named start with the oldest event held, or as `history_s` says."""
+    history_s: Annotated[float, Meta(ge=0, le=1e9)] | None = None
+    """Of streams not named, only what was published in the last seconds."""
+    stored: Annotated[dict[_Name, _Count], Meta(max_length=64)] = {}
+    """Stream -> the first number that is not yet on the disk of this viewer, from a viewer that records."""
+    sent_ns: _Nanoseconds | None = None
+    """When this request left, for the difference of the clocks."""
     received: _Count = 0
     """Frames received in this session."""
     window: Annotated[int, Meta(ge=1, le=256)] = 32

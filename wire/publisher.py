@@ -1,19 +1,20 @@
-"""The agent's side: numbers and encodes events once, keeps the last ones, sends each viewer what it wants and has room for."""
+"""The agent's side: numbers and encodes events once, stores them, sends each viewer what it wants and has room for."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections import Counter
+from collections.abc import Callable
 
 import msgspec
 import zmq
 
 from distmon.core.codec import encode_msgpack
-from distmon.core.events import AnyEvent
-from distmon.wire.backlog import DEFAULT_LIMIT_BYTES, Backlog, Slice
+from distmon.core.events import AnyEvent, GapFound, StepsRecorded
+from distmon.wire.backlog import DEFAULT_LIMIT_BYTES, LIMIT_WITH_STORE_BYTES, Backlog, Part, Slice, Store
 from distmon.wire.context import make_context
-from distmon.wire.frames import WIRE_VERSION, BadFrame, Header, Request, decode_request, encode_header
+from distmon.wire.frames import MAX_BODY_BYTES, WIRE_VERSION, BadFrame, Header, Request, decode_request, encode_header
 from distmon.wire.gate import Gate, user_of
 from distmon.wire.sockets import bind_router, make_room_for_strangers
 
@@ -32,15 +33,24 @@ class _Viewer:
         self.user = user
         """The key that it holds; empty on a unix socket."""
         self.session = request.session
-        self.window = request.window
         self.cursors = dict(request.cursors)
+        self.history_s = request.history_s
+        self.stored: dict[str, int] = {}
+        """What is on its disk; empty for a viewer that does not record."""
         self.received = self.sent = request.received
-        self.heard = time.monotonic()
+        self.asked_ns: tuple[int, int] | None = None
+        """When its last request left there and came here, until it is answered."""
 
-    def hear(self, request: Request) -> None:
+    def hear(self, request: Request, now_ns: int) -> None:
         self.received = max(self.received, min(request.received, self.sent))
         self.window = request.window
         self.heard = time.monotonic()
+        self.stored.update(request.stored)
+        self.asked_ns = None if request.sent_ns is None else (request.sent_ns, now_ns)
+
+    def has(self, stream: str, newest: int) -> bool:
+        """Whether it is done with a stream: on its disk where it records, else sent to it."""
+        return (self.stored or self.cursors).get(stream, 0) > newest
 
     @property
     def room(self) -> int:
@@ -56,7 +66,9 @@ class Publisher:
         boot: str,
         addresses: list[str],
         *,
-        limit_bytes: int = DEFAULT_LIMIT_BYTES,
+        limit_bytes: int | None = None,
+        store: Store | None = None,
+        clock: Callable[[], float] = time.time,
         context: zmq.Context[zmq.Socket[bytes]] | None = None,
         gate: Gate | None = None,
         group: int | None = None,
@@ -65,8 +77,15 @@ class Publisher:
         self.boot = boot
         self.bad_requests: Counter[str] = Counter()
         """Messages that were no request, by reason."""
-        self._limit_bytes = limit_bytes
-        self._streams: dict[str, Backlog] = {}
+        self.oversized = 0
+        """Events that were too large for any frame; a gap took the place of each."""
+        self._clock = clock
+        self._store = store
+        self._limit_bytes = limit_bytes or (DEFAULT_LIMIT_BYTES if store is None else LIMIT_WITH_STORE_BYTES)
+        self._streams = {} if store is None else {name: self._backlog(name) for name in store.streams()}
+        self._new: dict[str, Part] = {}
+        """Published, and not yet stored, by stream: nothing is sent before."""
+        self._stored = True
         self._viewers: dict[bytes, _Viewer] = {}
         self._gate = gate
         given = gate.context if gate is not None else context
@@ -84,16 +103,37 @@ class Publisher:
             gate.register(self._router, self._poller)
 
     def publish(self, stream: str, event: AnyEvent, *, keep: str = "") -> None:
-        """Takes an event into a stream's backlog; `send` or `serve` brings it on its way.
+        """Takes an event into a stream; `send` or `serve` brings it on its way.
 
         An event with a `keep` name is one that later events need: viewers get the last one of each name however late they come.
         """
         name = f"{self.node}/{self.boot}/{stream}"
         backlog = self._streams.get(name)
         if backlog is None:
-            backlog = self._streams[name] = Backlog(self._limit_bytes)
-        numbered = msgspec.structs.replace(event, stream=name, seq=backlog.next_seq)
-        backlog.append(encode_msgpack(numbered), keep)
+            backlog = self._streams[name] = self._backlog(name)
+        if (part := self._new.get(name)) is None:
+            part = self._new[name] = Part(name, backlog.next_seq, [], {})
+        seq = part.seq + len(part.events)
+        encoded = encode_msgpack(msgspec.structs.replace(event, stream=name, seq=seq))
+        if len(encoded) > MAX_BODY_BYTES:
+            self.oversized += 1
+            keep, encoded = "", encode_msgpack(self._too_large(event, len(encoded), name, seq))
+        if keep:
+            part.keep[len(part.events)] = keep
+        part.events.append(encoded)
+
+    def commit(self, mark: bytes = b"") -> bool:
+        """Stores what was published since the last call, as a whole or not at all, with where the sources are after it.
+
+        False while it is in memory alone, because the store cannot take it.
+        """
+        new, self._new = self._new, {}
+        if self._store is not None and (new or mark or not self._stored):
+            self._stored = self._store.write(list(new.values()), mark, time.time())
+        for name, part in new.items():
+            for place, encoded in enumerate(part.events):
+                self._streams[name].append(encoded, part.keep.get(place, ""))
+        return self._stored
 
     @property
     def viewers(self) -> int:
@@ -123,20 +163,24 @@ class Publisher:
 
     def send(self) -> None:
         """Sends every viewer what follows its cursors, as far as its credit goes."""
+        if self._new:
+            self.commit()
         now = time.monotonic()
         for routing_id, viewer in list(self._viewers.items()):
             gone = now - viewer.heard > FORGET_VIEWER_AFTER_S or not self._admits(viewer.user)
             if gone or not self._send_to(routing_id, viewer):
                 del self._viewers[routing_id]
 
-    def flush(self, timeout_s: float) -> bool:
-        """Waits until every viewer has been sent everything; False when time runs out first."""
-        deadline = time.monotonic() + timeout_s
+    def flush(self, timeout_s: float, recorders_timeout_s: float) -> bool:
+        """Waits until every viewer has everything, on its disk where it records; False when time runs out first."""
+        begun = time.monotonic()
         while True:
             self.send()
-            if all(self._has_everything(viewer) for viewer in self._viewers.values()):
+            behind = [viewer for viewer in self._viewers.values() if not self._has_everything(viewer)]
+            if not behind:
                 return True
-            left = deadline - time.monotonic()
+            limit_s = recorders_timeout_s if any(viewer.stored for viewer in behind) else timeout_s
+            left = begun + limit_s - time.monotonic()
             if left <= 0:
                 return False
             self.serve(left)
@@ -151,7 +195,7 @@ class Publisher:
             self._own_context.destroy(linger=linger_ms)
 
     def _has_everything(self, viewer: _Viewer) -> bool:
-        return all(viewer.cursors.get(name, 0) > backlog.newest_seq for name, backlog in self._streams.items())
+        return all(viewer.has(name, backlog.newest_seq) for name, backlog in self._streams.items())
 
     def _admits(self, user: str) -> bool:
         """A connection outlives the permission that it was made with: ZeroMQ asks at its beginning only."""
@@ -174,41 +218,65 @@ class Publisher:
 
     def _hear(self, routing_id: bytes, request: Request, user: str) -> None:
         viewer = self._viewers.get(routing_id)
-        if viewer is not None and viewer.session == request.session:
-            viewer.hear(request)
-        elif viewer is not None or len(self._viewers) < MAX_VIEWERS:
-            self._viewers[routing_id] = _Viewer(request, user)
-        else:
+        if viewer is None and len(self._viewers) >= MAX_VIEWERS:
             self.bad_requests["viewers"] += 1
+            return
+        if viewer is None or viewer.session != request.session:
+            viewer = self._viewers[routing_id] = _Viewer(request, user)
+        viewer.hear(request, self._now_ns())
 
     def _send_to(self, routing_id: bytes, viewer: _Viewer) -> bool:
-        """False when the viewer's connection is gone."""
-        for name, backlog in self._streams.items():
-            while viewer.room > 0:
-                piece = backlog.slice_from(viewer.cursors.get(name, 0))
+        """Streams take turns, so that a long one that is behind does not hold up the others. False when the viewer is gone."""
+        waiting = list(self._streams.values())
+        while waiting and viewer.room > 0:
+            for backlog in list(waiting):
+                piece = backlog.slice_from(self._cursor(viewer, backlog)) if viewer.room > 0 else None
                 if piece is None:
-                    break
+                    waiting.remove(backlog)
+                    continue
                 try:
-                    self._router.send_multipart([routing_id, self._header(name, piece), piece.body], zmq.NOBLOCK)
+                    self._router.send_multipart([routing_id, self._header(backlog.name, piece, viewer), piece.body], zmq.NOBLOCK)
                 except zmq.Again:
                     return True
                 except zmq.ZMQError as error:
                     if error.errno == zmq.EHOSTUNREACH:
                         return False
                     raise
-                viewer.cursors[name] = piece.seq + piece.events
+                viewer.cursors[backlog.name] = piece.seq + piece.events
                 viewer.sent += 1
+                viewer.asked_ns = None
         return True
 
-    def _header(self, name: str, piece: Slice) -> bytes:
+    def _cursor(self, viewer: _Viewer, backlog: Backlog) -> int:
+        if backlog.name not in viewer.cursors:
+            history_s = viewer.history_s
+            viewer.cursors[backlog.name] = 0 if history_s is None else backlog.since(time.time() - history_s)
+        return viewer.cursors[backlog.name]
+
+    def _header(self, name: str, piece: Slice, viewer: _Viewer) -> bytes:
+        node, boot, _ = name.rsplit("/", 2)
         return encode_header(
             Header(
                 v=WIRE_VERSION,
-                node=self.node,
-                boot=self.boot,
+                node=node,
+                boot=boot,
                 stream=name,
                 seq=piece.seq,
                 count=piece.events,
                 history=piece.history,
+                clock=None if viewer.asked_ns is None else (*viewer.asked_ns, self._now_ns()),
             )
         )
+
+    def _now_ns(self) -> int:
+        return int(self._clock() * 1e9)
+
+    def _backlog(self, name: str) -> Backlog:
+        return Backlog(self._limit_bytes, name=name, store=self._store)
+
+    def _too_large(self, event: AnyEvent, size: int, name: str, seq: int) -> GapFound:
+        lost = len(event.duration_ns) if isinstance(event, StepsRecorded) else 1
+        kind = event.__struct_config__.tag
+        cause = f"{kind} of {size} bytes is more than the {MAX_BODY_BYTES} that a message may hold"
+        at = event.at
+        return GapFound(at=at, started=at, ended=at, node=self.node, lost_records=lost, cause=cause, stream=name, seq=seq)

@@ -6,13 +6,15 @@ import math
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import zmq
 
 from distmon.core.codec import UnknownKind
-from distmon.core.events import AnyEvent, GapFound
+from distmon.core.events import AnyEvent, ClockOffsetEstimated, GapFound
+from distmon.wire.clock import ClockOffset
 from distmon.wire.context import make_context
 from distmon.wire.frames import WIRE_VERSION, BadFrame, Header, Request, decode_body, decode_header, encode_request
 from distmon.wire.keys import ViewerKeys
@@ -26,6 +28,9 @@ _WINDOW = 32
 _FRAMES_PER_TURN = 1024
 _RECONNECT_MS = 100
 _RECONNECT_SPREAD_MS = 400
+_MAX_CURSORS = 60
+Resume = Mapping[str, int]
+_NOTHING: Resume = MappingProxyType({})
 _GAP_CAUSE = "the agent no longer held these events when the viewer asked for them"
 
 
@@ -55,26 +60,31 @@ class _Cursor:
 class _Link:
     """One agent: what was received of it, and the requests that it is owed."""
 
-    def __init__(self, address: str, routing_id: bytes, since_start: bool) -> None:
+    def __init__(self, address: str, routing_id: bytes, since_start: bool, resume: Resume, history_s: float | None) -> None:
         self.address = address
         self.routing_id = routing_id
         self.session = os.urandom(8).hex()
         self.node = ""
-        self.boot = ""
+        self.boots: dict[str, None] = {}
+        """The agent's runs that were heard of, in order."""
         self.since_start = since_start
+        self.resume = resume
+        self.history_s = history_s
         self.cursors: dict[str, _Cursor] = {}
+        self.stored: dict[str, int] = {}
         self.received = 0
         self.told = 0
         self.request_due = 0.0
         self.heard: float | None = None
         self.bad: Counter[str] = Counter()
         self.last_refusal = ""
+        self.offset = ClockOffset()
 
-    def receive(self, frames: list[bytes], events: list[AnyEvent]) -> None:
+    def receive(self, frames: list[bytes], now_ns: int, events: list[AnyEvent]) -> None:
         """Takes one message."""
         self.received += 1
         try:
-            self._take(frames, events)
+            self._take(frames, now_ns, events)
         except BadFrame as bad:
             self._refuse(bad.reason, str(bad))
 
@@ -82,12 +92,20 @@ class _Link:
         """Whether the agent should hear of the room that there is again."""
         return self.received - self.told >= _WINDOW // 2
 
-    def request(self) -> bytes:
+    def request(self, now_ns: int) -> bytes:
         """Where the agent is to begin, and how much room there is."""
         cursors = {name: cursor.next_seq for name, cursor in self.cursors.items() if cursor.next_seq is not None}
-        return encode_request(
-            Request(v=WIRE_VERSION, session=self.session, cursors=cursors, received=self.received, window=_WINDOW)
+        request = Request(
+            v=WIRE_VERSION,
+            session=self.session,
+            cursors=cursors,
+            history_s=self.history_s,
+            stored=self.stored,
+            received=self.received,
+            window=_WINDOW,
+            sent_ns=now_ns,
         )
+        return encode_request(request)
 
     def requested(self, now: float, *, sent: bool) -> None:
         """Notes that a request left, or that it found no way out."""
@@ -98,13 +116,26 @@ class _Link:
         lately = self.heard is not None and now - self.heard < _REQUEST_EVERY_S
         self.request_due = now + (_REQUEST_EVERY_S if lately else _REQUEST_SILENT_EVERY_S)
 
-    def _take(self, frames: list[bytes], events: list[AnyEvent]) -> None:
+    def store(self, position: Mapping[str, int]) -> bool:
+        """Notes what is on this viewer's disk, as `position` gave it earlier; whether that is news."""
+        stored = {name: position[name] for name in self.cursors if name in position}
+        news = stored != self.stored
+        self.stored = stored
+        return news
+
+    def _take(self, frames: list[bytes], now_ns: int, events: list[AnyEvent]) -> None:
         header = decode_header(frames)
-        new, bad = decode_body(header, frames[1])
-        if header.boot != self.boot:
+        if header.boot not in self.boots:
             self._begin(header)
+        new, bad = decode_body(header, frames[1])
         self.heard = time.monotonic()
-        cursor = self.cursors.setdefault(header.stream, _Cursor(1 if self.since_start else None))
+        if header.clock is not None and (estimate := self.offset.exchange(*header.clock, now_ns)) is not None:
+            events.append(
+                ClockOffsetEstimated(
+                    at=now_ns / 1e9, node=header.node, offset_s=estimate.offset_s, round_trip_s=estimate.round_trip_s
+                )
+            )
+        cursor = self._cursor(header.stream)
         known_before = cursor.next_seq or 0
         fresh = [event for event in new if event.seq >= known_before]
         self._advance(cursor, header, fresh, events)
@@ -116,10 +147,29 @@ class _Link:
                 self._refuse("event", str(error))
 
     def _begin(self, header: Header) -> None:
-        """First frame of a run of the agent. Whoever knew an earlier run is owed this one from its start."""
-        self.since_start = self.since_start or self.boot != ""
-        self.node, self.boot = header.node, header.boot
-        self.cursors.clear()
+        """First frame of a run of the agent. Whoever knew an earlier run is owed this one from its start.
+
+        Where this viewer goes on from an earlier subscription, the agent is asked to begin there instead of with its oldest.
+        """
+        self.since_start = self.since_start or bool(self.boots)
+        self.node = header.node
+        self.boots[header.boot] = None
+        known = {
+            name: seq for name, seq in self.resume.items() if name.startswith(f"{header.node}/") and name not in self.cursors
+        }
+        self.cursors.update((name, _Cursor(seq)) for name, seq in known.items())
+        self.resume = {}
+        if known:
+            self.session = os.urandom(8).hex()
+            self.request_due = 0.0
+
+    def _cursor(self, stream: str) -> _Cursor:
+        """The one of a stream; of very many the least recently used is forgotten."""
+        cursor = self.cursors.pop(stream, None) or _Cursor(1 if self.since_start else None)
+        self.cursors[stream] = cursor
+        while len(self.cursors) > _MAX_CURSORS:
+            del self.cursors[next(iter(self.cursors))]
+        return cursor
 
     def _advance(self, cursor: _Cursor, header: Header, fresh: list[AnyEvent], events: list[AnyEvent]) -> None:
         """Moves the cursor past a frame, and puts the gap before it into `events`."""
@@ -132,13 +182,13 @@ class _Link:
         if header.history or not fresh:
             return
         if cursor.lost:
-            events.append(self._gap(cursor, fresh[0].at))
+            events.append(self._gap(cursor, header.node, fresh[0].at))
             cursor.lost = 0
         cursor.last_at = fresh[-1].at
 
-    def _gap(self, cursor: _Cursor, ended: float) -> GapFound:
-        started = ended if cursor.last_at is None else cursor.last_at
-        return GapFound(at=ended, node=self.node, started=started, ended=ended, lost_records=cursor.lost, cause=_GAP_CAUSE)
+    def _gap(self, cursor: _Cursor, node: str, ended: float) -> GapFound:
+        started = ended if cursor.last_at is None else min(cursor.last_at, ended)
+        return GapFound(at=ended, node=node, started=started, ended=ended, lost_records=cursor.lost, cause=_GAP_CAUSE)
 
     def _refuse(self, reason: str, detail: str) -> None:
         self.bad[reason] += 1
@@ -148,13 +198,26 @@ class _Link:
 class Subscription:
     """Follows the agents at these addresses, now or whenever they appear.
 
-    `since_start` says that events missed before the first contact are a gap too. Raises UsageError for an address that is not
-    allowed, and DistmonError for more agents than this process may have files open.
+    `since_start` says that events missed before the first contact are a gap too. `resume` is the `position` of an earlier
+    subscription, which this one goes on from; of what it does not name, `history_s` asks for the last seconds only. Raises
+    UsageError for an address that is not allowed, and DistmonError for more agents than this process may have files open.
     """
 
-    def __init__(self, addresses: Iterable[str] = (), *, since_start: bool = False, keys: ViewerKeys | None = None) -> None:
+    def __init__(
+        self,
+        addresses: Iterable[str] = (),
+        *,
+        since_start: bool = False,
+        keys: ViewerKeys | None = None,
+        resume: Resume = _NOTHING,
+        history_s: float | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._since_start = since_start
         self._keys = keys
+        self._resume = resume
+        self._history_s = history_s
+        self._clock = clock
         self._links: dict[str, _Link] = {}
         self._by_routing_id: dict[bytes, _Link] = {}
         self._names = 0
@@ -176,7 +239,7 @@ class Subscription:
         lock = AgentLock(self._keys.own, agent_key) if self._keys and agent_key else None
         make_room(len(self._links) + 1)
         self._names += 1
-        link = _Link(address, b"agent %d" % self._names, self._since_start)
+        link = _Link(address, b"agent %d" % self._names, self._since_start, self._resume, self._history_s)
         delay = _RECONNECT_MS + int.from_bytes(os.urandom(2), "big") % _RECONNECT_SPREAD_MS
         connect_agent(self._socket, address, link.routing_id, delay, lock)
         self._links[address] = self._by_routing_id[link.routing_id] = link
@@ -203,6 +266,20 @@ class Subscription:
             if events or time.monotonic() >= deadline:
                 return events
 
+    def position(self) -> dict[str, int]:
+        """Stream -> the number after the last event that `poll` gave, here or in the subscription that this one goes on from."""
+        position = dict(self._resume)
+        for link in self._links.values():
+            position.update((name, cursor.next_seq) for name, cursor in link.cursors.items() if cursor.next_seq is not None)
+        return position
+
+    def stored(self, position: Mapping[str, int], *, tell_now: bool = False) -> None:
+        """All before `position` is on this viewer's disk; agents hear of it with the next request, or at once."""
+        for link in self._links.values():
+            if link.store(position) and tell_now:
+                link.request_due = 0.0
+                self._look_for_due = 0.0
+
     def status(self) -> list[LinkStatus]:
         """One entry per address."""
         return [
@@ -223,6 +300,7 @@ class Subscription:
 
     def _receive(self, events: list[AnyEvent]) -> None:
         """Takes what has arrived, a bounded number of messages at a time; the socket takes turns between agents."""
+        now_ns = self._now_ns()
         for _ in range(_FRAMES_PER_TURN):
             try:
                 routing_id, *frames = self._socket.recv_multipart(zmq.NOBLOCK)
@@ -231,9 +309,12 @@ class Subscription:
             link = self._by_routing_id.get(routing_id)
             if link is None:
                 continue  # sent before it was removed
-            link.receive(frames, events)
+            link.receive(frames, now_ns, events)
             if link.owes_credit():
                 self._send_request(link, time.monotonic())
+
+    def _now_ns(self) -> int:
+        return int(self._clock() * 1e9)
 
     def _request_due(self, now: float) -> None:
         for link in self._links.values():
@@ -245,7 +326,7 @@ class Subscription:
     def _send_request(self, link: _Link, now: float) -> None:
         """Silently later when the agent cannot be reached: that is seen from its silence."""
         try:
-            self._socket.send_multipart([link.routing_id, link.request()], zmq.NOBLOCK)
+            self._socket.send_multipart([link.routing_id, link.request(self._now_ns())], zmq.NOBLOCK)
         except zmq.ZMQError as error:
             if error.errno not in (zmq.EAGAIN, zmq.EHOSTUNREACH):
                 raise

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from distmon.core.events import AnyEvent, NodeJoined, NodeLeft, NodeSampled
+from distmon.core.events import AnyEvent, ClockOffsetEstimated, NodeJoined, NodeLeft, NodeSampled
 from distmon.wire.subscription import Subscription
 
 LIMIT_S = 20.0
@@ -45,7 +45,7 @@ def until(subscription: Subscription, done: Callable[[list[AnyEvent]], bool]) ->
     deadline = time.monotonic() + LIMIT_S
     while not done(events):
         assert time.monotonic() < deadline, events
-        events.extend(subscription.poll(0.2))
+        events.extend(event for event in subscription.poll(0.2) if not isinstance(event, ClockOffsetEstimated))
     return events
 
 

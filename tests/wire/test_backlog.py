@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from distmon.core.codec import decode_batch, encode_msgpack
 from distmon.core.events import Ticked
 from distmon.wire.backlog import MAX_KEPT, Backlog, Slice
-from distmon.wire.frames import MAX_BODY_BYTES
 
 
 def encoded(number: int) -> bytes:
@@ -68,18 +67,6 @@ def test_the_number_of_kept_events_is_bounded() -> None:
     piece = backlog.slice_from(0)
     assert piece is not None
     assert piece.seq == 11
-
-
-def test_an_event_too_large_for_a_frame_is_a_hole_in_the_numbers() -> None:
-    backlog = Backlog()
-    backlog.append(encoded(1))
-    backlog.append(bytes(MAX_BODY_BYTES + 1))
-    backlog.append(encoded(3))
-    assert backlog.oversized == 1
-    assert numbers(backlog.slice_from(1)) == [1]
-    piece = backlog.slice_from(2)
-    assert piece is not None
-    assert (piece.seq, numbers(piece)) == (3, [3])
 
 
 @given(st.integers(1, 40), st.integers(1, 60), st.integers(0, 70))

@@ -79,7 +79,7 @@ def hear(side: Side, viewer: Subscription) -> list[AnyEvent]:
     events: list[AnyEvent] = []
 
     def heard() -> bool:
-        events.extend(viewer.poll(0.0))
+        events.extend(event for event in viewer.poll(0.0) if isinstance(event, MarkSet))
         return bool(events)
 
     side.serve_until(heard)
