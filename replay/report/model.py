@@ -116,6 +116,7 @@ class ElasticEvent(Struct, kw_only=True):
     kind: str
     host: str
     rank: int | None
+    detail: str
 
 
 class LostTime(Struct, kw_only=True):
@@ -128,10 +129,63 @@ class LostTime(Struct, kw_only=True):
     below_capacity: float | None = None
 
 
+class ElasticBooks(Struct, kw_only=True):
+    from_s: float
+    to_s: float
+    ranks: int
+    capacity_rank_s: float
+    training_rank_s: float
+    unexplained_rank_s: float
+
+
+class Commits(Struct, kw_only=True):
+    count: int
+    mean_s: float
+    share_percent: float | None
+
+
+class ElasticRound(Struct, kw_only=True):
+    generation: int
+    world_size: int | None
+    assigned_at_s: float | None
+    first_step_at_s: float | None
+    last_step_at_s: float | None
+    cause: str
+    rendezvous_s: float | None
+    initialisation_s: float | None
+    sync_s: float | None
+    first_step_s: float | None
+    usual_step_s: float | None
+    undone_steps: int
+
+
+class ElasticSegment(Struct, kw_only=True):
+    kind: str
+    from_s: float
+    to_s: float
+    generation: int | None
+    rank: int | None
+
+
+class ElasticLane(Struct, kw_only=True):
+    host: str
+    local_rank: int
+    ended: str
+    failed: bool
+    segments: list[ElasticSegment]
+
+
 class Elastic(Struct, kw_only=True):
     generations: int
     events: list[ElasticEvent]
     lost_s: LostTime
+    books: ElasticBooks | None
+    goodput_percent: float | None
+    redone_steps: int | None
+    redone_samples: int | None
+    commits: Commits | None
+    rounds: list[ElasticRound]
+    lanes: list[ElasticLane]
 
 
 class Failure(Struct, kw_only=True):

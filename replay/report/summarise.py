@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from distmon.core import measures
+from distmon.core.elastic import accounts
 from distmon.core.overall import RankOverall, rank_overalls, throughput_interval
 from distmon.core.state import NodeState, SessionState
 from distmon.core.summary import summary
@@ -12,6 +13,7 @@ from distmon.core.verdicts import verdicts
 from distmon.core.wall import wall_split
 from distmon.core.warmup import METHOD
 from distmon.replay.report import model
+from distmon.replay.report.elastic import summarise_elastic
 from distmon.replay.report.mask import masked, masked_command, plain
 from distmon.replay.report.words import count, seconds
 
@@ -44,7 +46,7 @@ def summarise(state: SessionState, file: str = "", notes: list[str] | None = Non
         wall_split_s=_wall(state),
         ranks=[_rank(state, overall) for overall in rank_overalls(state)],
         nodes=[_node(state, node) for _, node in sorted(state.nodes.items(), key=lambda item: (item[1].host, item[0]))],
-        elastic=_elastic(state),
+        elastic=summarise_elastic(state, lambda at: _since(state, at)),
         failure=_failure(state),
         verdicts=_verdicts(state),
         gaps=_gaps(state),
@@ -185,14 +187,6 @@ def _silences(node: NodeState) -> list[tuple[float, float | None]]:
     return [*node.silences, *lasting]
 
 
-def _elastic(state: SessionState) -> model.Elastic:
-    events = [
-        model.ElasticEvent(at_s=_since(state, change.at), kind=change.change, host=plain(change.host), rank=change.rank)
-        for change in state.membership
-    ]
-    return model.Elastic(generations=len(state.generations), events=events, lost_s=model.LostTime())
-
-
 def _failure(state: SessionState) -> model.Failure | None:
     failure = state.job.failure
     if failure is None:
@@ -292,8 +286,8 @@ def _reasons(state: SessionState) -> dict[str, str]:
         reasons["wall_split_s.launch"] = "the start of the workers was not recorded: it is in initialisation"
     if wall is not None and wall.redone is None and generation is not None:
         reasons["wall_split_s.redone"] = "steps done again after a restart are not told apart: they are in steady"
-    if len(state.generations) > 1:
-        reasons["elastic.lost_s"] = "this version does not divide the time of a restart further; its sum is wall_split_s.restart"
+    if len(state.generations) > 1 and accounts(state) is None:
+        reasons["elastic.lost_s"] = "no rendezvous of an elastic launcher was recorded; the sum is wall_split_s.restart"
     reasons |= _phase_reasons(state)
     for node in state.nodes.values():
         if measures.node_means(node).power_w is None:
