@@ -30,6 +30,9 @@ SCREENS: tuple[ScreenEntry, ...] = (
     ScreenEntry("nodes", "Nodes", ("f3", "D"), "distmon.tui.screens.nodes:Nodes", "every node and every GPU at once"),
     ScreenEntry("node", "Node", (), "distmon.tui.screens.node:NodeDetail", "one node in full"),
     ScreenEntry("ranks", "Ranks", ("f4", "R"), "distmon.tui.screens.ranks:Ranks", "every rank: who differs, and since when"),
+    ScreenEntry(
+        "timeline", "Timeline", ("f6", "T"), "distmon.tui.screens.timeline:Timeline", "workers, rounds and time lost to changes"
+    ),
     ScreenEntry("events", "Events", ("f7", "E"), "distmon.tui.screens.logs:Events", "what happened, line by line"),
     ScreenEntry("logs", "Logs", ("f8", "L"), "distmon.tui.screens.logs:Logs", "the output of all ranks in one log"),
     ScreenEntry(

@@ -1,0 +1,62 @@
+"""The screen of an elastic job's life: a lane per slot, the generations, the time lost, and who came and went."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from distmon.core.elastic import generation_spans
+from distmon.tui.bindings import bindings_for
+from distmon.tui.screens.arrange import Rows
+from distmon.tui.screens.page import Frame, Page
+from distmon.tui.view import timeline
+from distmon.tui.view.facts import Facts
+from distmon.tui.widgets.lanes import Lanes
+from distmon.tui.widgets.rows import RowsPanel
+from distmon.tui.widgets.table import Table
+from distmon.tui.widgets.text_panel import TextPanel
+
+
+class Timeline(Page):
+    """Zoom and pan as in charts; Enter on a generation shows its moment."""
+
+    BINDINGS = bindings_for("timeline")
+
+    def __init__(self, frame: Frame, name: str) -> None:
+        super().__init__(frame, name)
+        self.choices.focused = "lanes"
+        self.lanes = Lanes("slots", 1, empty="no worker has started yet", id="lanes")
+        self.generations: Table[int] = Table(
+            "generations", 2, timeline.GENERATION_COLUMNS, empty="no ranks yet", id="generations"
+        )
+        self.lost = TextPanel("time lost", 3, id="lost")
+        self.changes = TextPanel("hosts", 4, id="changes")
+        self.panels = {"lanes": self.lanes, "generations": self.generations, "lost": self.lost, "changes": self.changes}
+        self._starts: dict[int, float | None] = {}
+
+    def rows(self, width: int, height: int) -> Rows:
+        return [(4, [("lanes", 1)]), (2, [("generations", 1)]), (3, [("lost", 3), ("changes", 2)])]
+
+    def draw_parts(self, facts: Facts, shown: set[str]) -> None:
+        if "lanes" in shown:
+            self.lanes.show(timeline.lane_data(facts, self.time_view))
+        if "generations" in shown:
+            spans = {found.generation: found for found in generation_spans(facts.state)}
+            self._starts = {number: found.assigned or found.first_step for number, found in spans.items()}
+            self.generations.show(list(spans), partial(timeline.generation_cells, spans, facts.origin))
+        if "lost" in shown:
+            self.lost.show(partial(timeline.lost_lines, facts))
+        if "changes" in shown:
+            self.changes.show(partial(timeline.change_lines, facts))
+
+    def on_rows_panel_selected(self, event: RowsPanel.Selected) -> None:
+        """The crosshair goes to the start of the generation."""
+        self.frame.point_at(self._start_of(event))
+
+    def on_rows_panel_opened(self, event: RowsPanel.Opened) -> None:
+        at = self._start_of(event)
+        if at is not None:
+            self.frame.visit(at)
+
+    def _start_of(self, event: RowsPanel.Selected | RowsPanel.Opened) -> float | None:
+        number = event.panel.model.selected
+        return self._starts.get(number) if number is not None else None

@@ -1,0 +1,133 @@
+"""The workers' lives as lanes, the generations as rows, and the time that changes cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from distmon.core.elastic import GenerationSpan, accounts
+from distmon.core.elastic_lanes import Lane, lanes
+from distmon.core.events import MembershipChanged
+from distmon.tui.format import MISSING, clean, duration, fit, milliseconds, span
+from distmon.tui.theme import Palette
+from distmon.tui.view.chart import TimeView
+from distmon.tui.view.facts import Facts
+from distmon.tui.widgets.lanes import LaneRow, LanesData, Stretch
+from distmon.tui.widgets.line import Line
+from distmon.tui.widgets.meter import meter
+from distmon.tui.widgets.rows import Cell
+from distmon.tui.widgets.table import Column
+
+LOOKS = {
+    "training": ("█", "good"),
+    "initialisation": ("i", "accent"),
+    "rendezvous": ("r", "exposed_communication"),
+    "sync": ("s", "optimizer"),
+    "detection": ("D", "warn"),
+    "teardown": ("t", "warn"),
+    "redone": ("x", "bad"),
+    "tail": ("·", "muted"),
+}
+"""Glyph and role of each kind of segment."""
+GENERATION_COLUMNS = (
+    Column("generation", "round", 5),
+    Column("ranks", "ranks", 5, importance=1),
+    Column("at", "from", 8, importance=2),
+    Column("trained", "trained", 9, importance=3),
+    Column("step", "step ms", 7, importance=5),
+    Column("rendezvous", "rendezv.", 8, importance=6),
+    Column("start", "start", 8, importance=7),
+    Column("sync", "sync", 8, importance=8),
+    Column("undone", "undone", 6, importance=9),
+    Column("cause", "why", 16, "left", importance=4, grow=4, widest=120),
+)
+
+
+def lane_data(facts: Facts, view: TimeView) -> LanesData:
+    """One row per slot, with all lives of it."""
+    found = lanes(facts.state)
+    rows = [_row(key, list(lives)) for key, lives in groupby(found, key=lambda lane: (lane.host, lane.local_rank))]
+    rows = rows or _rows_of_ranks(facts)
+    now = facts.state.job.ended_at if facts.state.job.ended_at is not None else facts.state.now
+    end = view.end if view.end is not None else max(now, facts.origin + 1.0)
+    start = facts.origin if view.window_s is None else end - view.window_s
+    legend = tuple((f"{glyph} {kind} ", role) for kind, (glyph, role) in LOOKS.items())
+    return LanesData(rows, facts.origin, start, end, view.cross, legend)
+
+
+def _row(key: tuple[str, int], lives: list[Lane]) -> LaneRow:
+    stretches = [Stretch(s.started, s.ended, *LOOKS.get(s.kind, ("?", "muted"))) for lane in lives for s in lane.segments]
+    last = lives[-1]
+    return LaneRow(key, f"{key[0]}:{key[1]}", stretches, last.end, "bad" if last.failed else "muted")
+
+
+def _rows_of_ranks(facts: Facts) -> list[LaneRow]:
+    """For a job that is not elastic: what each rank trained, and how it ended."""
+    rows = []
+    for rank in facts.state.ranks.values():
+        taken = [g.ranks[rank.rank] for g in facts.state.generations.values() if rank.rank in g.ranks]
+        stretches = [
+            Stretch(made.first_start, made.last_end, *LOOKS["training"])
+            for made in taken
+            if made.first_start is not None and made.last_end is not None
+        ]
+        if rank.started_at is not None and stretches:
+            stretches.insert(0, Stretch(rank.started_at, stretches[0].started, *LOOKS["initialisation"]))
+        died = bool(rank.exit_code)
+        note = rank.signal or (f"exit {rank.exit_code}" if rank.exit_code is not None else "")
+        slot = rank.local_rank if rank.local_rank is not None else rank.rank
+        rows.append(LaneRow((rank.host, slot), f"{rank.host}:{slot}", stretches, note, "bad" if died else "muted"))
+    return rows
+
+
+def generation_cells(spans: dict[int, GenerationSpan], origin: float, number: int) -> Sequence[Cell]:
+    found = spans[number]
+    begun = found.assigned if found.assigned is not None else found.first_step
+    trained = None if found.first_step is None or found.last_step is None else found.last_step - found.first_step
+    return (
+        (str(number), "text"),
+        (MISSING if found.world_size is None else str(found.world_size), "text"),
+        (duration(None if begun is None else begun - origin), "text"),
+        (duration(trained), "text"),
+        (milliseconds(found.usual_step_s), "text"),
+        (span(found.rendezvous_s), "text"),
+        (span(found.initialisation_s), "text"),
+        (span(found.sync_s), "text"),
+        (f"{found.undone_steps:,}", "warn" if found.undone_steps else "text"),
+        (clean(found.cause) or ("the start" if number == 0 else MISSING), "text"),
+    )
+
+
+def lost_lines(facts: Facts, palette: Palette, width: int, height: int) -> list[Line]:
+    """Where the rank-seconds went, and the goodput."""
+    style, books = palette.style, accounts(facts.state)
+    if books is None:
+        return [Line([("nothing is lost to changes: the job is not elastic, or has not begun", style("muted"))])]
+    parts = {"training": books.training_s, **books.lost.parts(), "unexplained": books.unexplained_s}
+    lines = []
+    for name, seconds in parts.items():
+        share = 100 * seconds / books.capacity_s if books.capacity_s > 0 else 0.0
+        role = LOOKS.get(name, ("", "warn"))[1]
+        line = Line([(fit(name.replace("_", " "), 15), style("muted"))]).add(fit(span(seconds), 12, "right"), style("text"))
+        line.add(f"{share:6.1f}% ", style("text", bold=True))
+        lines.append(line.extend(meter(palette, max(share, 0.0), max(width - line.width, 4), role)))
+    good = MISSING if books.goodput is None else f"{100 * books.goodput:.1f} %"
+    text = f"goodput {good} · {books.redone_steps:,} steps redone · rank-seconds of {books.ranks} slots"
+    return [*lines, Line(), Line([(text, style("text", bold=True))])]
+
+
+def change_lines(facts: Facts, palette: Palette, width: int, height: int) -> list[Line]:
+    """What happened to hosts and workers, the newest first."""
+    style = palette.style
+    if not facts.state.membership:
+        return [Line([("no host has come or gone", style("muted"))])]
+    return [_change(change, facts.origin, palette) for change in reversed(facts.state.membership)]
+
+
+def _change(change: MembershipChanged, origin: float, palette: Palette) -> Line:
+    style = palette.style
+    bad = change.change in ("host_failed", "host_blacklisted")
+    role = "bad" if bad else "warn" if change.change == "host_left" else "text"
+    words = f"{change.change.replace('_', ' ')} {clean(change.host)}"
+    line = Line([(fit(duration(change.at - origin), 8, "right") + "  ", style("muted")), (words, style(role))])
+    return line.add(f"  {clean(change.detail)}" if change.detail else "", style("muted"))

@@ -1,0 +1,145 @@
+"""Lanes over time: a row for each slot, and what its worker did as runs of cells, with a letter where it was no training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from textual import events
+from textual.message import Message
+from textual.strip import Strip
+
+from distmon.tui.format import clean, duration, fit
+from distmon.tui.widgets.chart import TimeAxis
+from distmon.tui.widgets.line import Line
+from distmon.tui.widgets.panel import Panel, ScrollMark
+from distmon.tui.widgets.raster import nice_time_step
+from distmon.tui.widgets.table_model import TableModel
+
+LABEL = 16
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A time with one glyph and role; later ones lie over earlier ones."""
+
+    started: float
+    ended: float
+    glyph: str
+    role: str
+
+
+@dataclass(frozen=True)
+class LaneRow:
+    key: tuple[str, int]
+    label: str
+    stretches: Sequence[Stretch]
+    note: str
+    """What the row's end says: how the last worker ended."""
+    role: str
+
+
+@dataclass(frozen=True)
+class LanesData:
+    """Times are seconds on one clock, labelled from `origin`; the axis goes from `start` to `end`."""
+
+    rows: Sequence[LaneRow] = ()
+    origin: float = 0.0
+    start: float = 0.0
+    end: float = 1.0
+    cross: float | None = None
+    legend: tuple[tuple[str, str], ...] = ()
+
+
+class Lanes(Panel):
+    """Scrolls by rows; zoom and pan are the caller's."""
+
+    @dataclass
+    class Selected(Message):
+        """Another row is selected."""
+
+        key: tuple[str, int] | None
+
+    def __init__(self, title: str, number: int, *, empty: str, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.title, self.number, self.empty = title, number, empty
+        self.model: TableModel[tuple[str, int]] = TableModel()
+        self._data = LanesData()
+
+    def show(self, data: LanesData) -> None:
+        self._data = data
+        self.model.refresh([row.key for row in data.rows])
+        self.redraw()
+
+    def caption(self) -> Line:
+        return Line((text, self.palette.style(role)) for text, role in self._data.legend)
+
+    def scroll_mark(self) -> ScrollMark | None:
+        return ScrollMark(self.model.top, self.model.visible, len(self.model.keys))
+
+    def draw_body(self, width: int, height: int) -> list[Strip]:
+        data = self._data
+        if not data.rows:
+            return [Line([(fit(self.empty, width, "centre"), self.palette.style("muted"))]).strip(width, self.base)]
+        self.model.resize(height - 1)
+        columns = max(width - LABEL, 1)
+        axis = TimeAxis(data.start, max(data.end - data.start, 1e-3) / columns, columns)
+        in_view = data.rows[self.model.top : self.model.top + max(height - 1, 1)]
+        lines = [self._row(row, axis) for row in in_view]
+        lines += [Line()] * (height - 1 - len(lines))
+        return [line.strip(width, self.base) for line in [*lines, self._times(axis)]]
+
+    def _row(self, row: LaneRow, axis: TimeAxis) -> Line:
+        style, chosen = self.palette.style, row.key == self.model.selected
+        name = style("text" if chosen else "muted", bold=chosen, selected=chosen)
+        line = Line([(fit(clean(row.label), LABEL - 1) + " ", name)])
+        cells = [(" ", "track")] * axis.count
+        for stretch in row.stretches:
+            first, last = axis.column(stretch.started), axis.column(stretch.ended)
+            for column in range(max(first, 0), min(max(last, first + 1), axis.count)):
+                cells[column] = (stretch.glyph, stretch.role)
+        end = max((axis.column(stretch.ended) for stretch in row.stretches), default=0) + 1
+        for offset, character in enumerate(clean(row.note)):
+            if 0 <= end + offset < axis.count:
+                cells[end + offset] = (character, row.role)
+        if self._data.cross is not None and 0 <= (column := axis.column(self._data.cross)) < axis.count:
+            cells[column] = ("│", "accent")
+        for glyph, role in cells:
+            line.add(glyph, style(role))
+        return line
+
+    def _times(self, axis: TimeAxis) -> Line:
+        muted = self.palette.style("muted")
+        line = Line().pad(LABEL, muted)
+        distance = nice_time_step(14 * axis.step)
+        at = -(-(axis.start - self._data.origin) // distance) * distance
+        while (column := LABEL + round((at + self._data.origin - axis.start) / axis.step)) + 9 <= LABEL + axis.count:
+            if column >= line.width:
+                line.pad(column, muted).add(duration(at), muted)
+            at += distance
+        return line
+
+    def navigate(self, where: str) -> None:
+        page, far = max(self.model.visible - 1, 1), len(self.model.keys)
+        steps = {"up": -1, "down": 1, "page_up": -page, "page_down": page, "first": -far, "last": far}
+        self.model.move(steps.get(where, 0))
+        self.redraw()
+        self.post_message(self.Selected(self.model.selected))
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        event.stop()
+        self.model.scroll(-3)
+        self.redraw()
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        event.stop()
+        self.model.scroll(3)
+        self.redraw()
+
+    def on_click(self, event: events.Click) -> None:
+        in_view = self.model.in_view()
+        row = event.y - self.body_top
+        if 0 <= row < len(in_view):
+            self.model.select(in_view[row])
+            self.redraw()
+            self.post_message(self.Selected(self.model.selected))
