@@ -17,7 +17,16 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from distmon.core.intervals import Interval, over_runs, rate_interval, ratio
-from distmon.core.measures import ALL_PHASES, current_generation, elapsed, samples, step_series, step_split, throughput, warmup
+from distmon.core.measures import (
+    ALL_PHASES,
+    current_generation,
+    elapsed,
+    samples,
+    step_series,
+    step_split,
+    steps_set_aside,
+    warmup,
+)
 from distmon.core.state import SessionState
 from distmon.core.wall import wall_split
 
@@ -29,6 +38,8 @@ class RunFigures(Struct, frozen=True, kw_only=True):
     wall_s: float
     samples: int
     steady_samples_per_s: Interval | float
+    steady_found: bool = True
+    """False where no steady state was found: the speed is then over all steps but the outliers at the start."""
     parts_s: dict[str, float]
 
     @property
@@ -49,7 +60,7 @@ class Reconciled(Struct, frozen=True, kw_only=True):
     ranks: int
     runs: int
     wall_s: Interval
-    throughput: Interval
+    throughput_samples_per_s: Interval
     samples: float
     """Geometric mean of the runs."""
     steady_share: float
@@ -69,20 +80,24 @@ class Reconciled(Struct, frozen=True, kw_only=True):
 
 
 def run_figures(state: SessionState) -> RunFigures | None:
-    """The figures of a session; None where its samples, its steady speed or its ranks were not seen."""
-    generation, wall, trained = current_generation(state), elapsed(state), samples(state)
-    speed, split = throughput(generation).mean, wall_split(state)
-    if generation is None or not generation.world_size or not wall or not trained or not speed or split is None:
+    """The figures of a session; None where its samples, its steps or its ranks were not seen."""
+    generation, wall, trained, split = current_generation(state), elapsed(state), samples(state), wall_split(state)
+    if generation is None or not generation.world_size or not wall or not trained or split is None:
         return None
-    cut = (warmup(generation).steps or 0) // generation.series.width
+    width = generation.series.width
+    cut = steps_set_aside(generation) // width
     durations, counts = step_series(generation)
-    interval = rate_interval(counts[cut:], durations[cut:]) if generation.series.width == 1 else None
+    seconds = math.fsum(durations[cut:]) * width
+    if seconds <= 0:
+        return None
+    interval = rate_interval(counts[cut:], durations[cut:]) if width == 1 else None
     parts = {name: value for name, value in split.parts().items() if value}
     return RunFigures(
         ranks=generation.world_size,
         wall_s=wall,
         samples=trained,
-        steady_samples_per_s=speed if interval is None else interval,
+        steady_samples_per_s=sum(counts[cut:]) / seconds if interval is None else interval,
+        steady_found=warmup(generation).steps is not None,
         parts_s=_with_phases(parts, state),
     )
 
@@ -108,7 +123,7 @@ class _Joined(Struct, frozen=True):
     ranks: int
     runs: int
     wall_s: Interval
-    throughput: Interval
+    throughput_samples_per_s: Interval
     samples: float
     steady_share: float
     parts_s: dict[str, float]
@@ -120,7 +135,7 @@ def _joined(size: int, runs: list[RunFigures]) -> _Joined:
         ranks=size,
         runs=len(runs),
         wall_s=over_runs([run.wall_s for run in runs]),
-        throughput=over_runs([run.steady_samples_per_s for run in runs]),
+        throughput_samples_per_s=over_runs([run.steady_samples_per_s for run in runs]),
         samples=_geometric_mean([run.samples for run in runs]),
         steady_share=_geometric_mean([run.steady_share for run in runs]),
         parts_s={name: math.fsum(run.parts_s.get(name, 0.0) for run in runs) / len(runs) for name in names},
@@ -133,13 +148,13 @@ def _geometric_mean(values: Sequence[float]) -> float:
 
 def _against(base: _Joined, one: _Joined) -> Reconciled:
     more = one.ranks / base.ranks
-    by_speed, by_wall = ratio(base.throughput, one.throughput), ratio(one.wall_s, base.wall_s)
+    by_speed, by_wall = ratio(base.throughput_samples_per_s, one.throughput_samples_per_s), ratio(one.wall_s, base.wall_s)
     work = base.samples / one.samples
     return Reconciled(
         ranks=one.ranks,
         runs=one.runs,
         wall_s=one.wall_s,
-        throughput=one.throughput,
+        throughput_samples_per_s=one.throughput_samples_per_s,
         samples=one.samples,
         steady_share=one.steady_share,
         speedup_by_speed=_exactly_one(by_speed) if one is base else by_speed,

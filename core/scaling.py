@@ -171,6 +171,8 @@ def _described(law: Law, sizes: Sequence[int], best: Sequence[float], draws: lis
         return Band(estimate=value(best), low=low or 0.0, high=high or 0.0)
 
     ahead = band(lambda p: _throughput(law, p, following))
+    if not 0 < ahead.low <= ahead.high < math.inf:
+        return Fit(law=law, refused=f"the points are above ideal: this law has no throughput for {following} ranks")
     if ahead.high - ahead.low > _WIDEST * ahead.estimate:
         width = (ahead.high - ahead.low) / ahead.estimate
         return Fit(law=law, refused=f"the points leave {following} ranks open within {width:.0%}: more runs or sizes are needed")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from distmon.core.measures import NodeMeans, node_means
+from distmon.core.measures import NodeMeans, node_means, samples, steps
 from distmon.core.state import SessionState
 
 _LIBRARIES = {"torch": "PyTorch", "tensorflow": "TensorFlow", "keras": "Keras"}
@@ -53,3 +53,12 @@ def _library(state: SessionState) -> str:
         if (who := rank.identity) is not None and who.framework
     )
     return " + ".join(found)
+
+
+def samples_per_epoch(state: SessionState) -> int | None:
+    """Samples of one epoch over all ranks; None where the framework does not say how many steps an epoch has."""
+    lead = state.ranks.get(min(state.ranks)) if state.ranks else None
+    done, trained = steps(state), samples(state)
+    if lead is None or not lead.steps_per_epoch or not done or trained is None:
+        return None
+    return round(trained / done * lead.steps_per_epoch)

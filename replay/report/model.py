@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from msgspec import Struct, field
+
+from distmon.core.reconcile import Reconciled
+from distmon.core.scaling import Fit, Kind
 
 FORMAT = 1
 
@@ -257,6 +262,29 @@ class Session(Struct, kw_only=True):
     reasons: dict[str, str]
 
 
+class Karp(Struct, kw_only=True):
+    """Karp and Flatt's serial share for a number of ranks; flat over them: a serial part, rising: an overhead that grows."""
+
+    ranks: int
+    low: float
+    estimate: float
+    high: float
+
+
+class ScalingReport(Struct, kw_only=True):
+    """`points` hold both speedups and what lies between them; `fits` the laws, or why they are refused."""
+
+    kind: Kind | None
+    kind_from: Literal["stated", "samples of an epoch"] | None
+    basis: str
+    points: list[Reconciled]
+    karp_flatt: list[Karp]
+    fits: list[Fit]
+    notes: list[str]
+
+
 class Report(Struct, kw_only=True):
     format: int = FORMAT
     sessions: list[Session]
+    scaling: ScalingReport | None = None
+    """Of sessions of one job with different numbers of ranks."""

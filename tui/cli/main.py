@@ -14,13 +14,16 @@ from distmon.core.errors import DistmonError, UsageError, told
 
 VERBS = {
     "run": ("distmon.tui.cli.run", "launch a training job and watch it"),
+    "sweep": ("distmon.tui.cli.sweep", "the same job with several numbers of ranks, and how it scales"),
+    "record": ("distmon.tui.cli.record", "follow agents and record all that they have, without a screen"),
     "replay": ("distmon.tui.cli.replay", "show a recorded session on the same screens"),
-    "report": ("distmon.tui.cli.report", "the numbers of recorded sessions, as text, Markdown or JSON"),
+    "report": ("distmon.tui.cli.report", "the numbers and plots of recorded sessions: text, Markdown, JSON, HTML, PNG"),
     "compare": ("distmon.tui.cli.compare", "two recorded sessions side by side"),
     "export": ("distmon.tui.cli.export", "a recorded session for other tools: CSV or a Chrome trace"),
     "import": ("distmon.tui.cli.import_", "a log of another program as a session: tegrastats"),
     "overhead": ("distmon.tui.cli.overhead", "what distmon's timing costs your own job"),
     "keys": ("distmon.tui.cli.keys", "who may follow agents over the network: init, add, list, revoke, show"),
+    "doctor": ("distmon.tui.cli.doctor", "what would break a job here, or on the hosts that are named, and how to mend it"),
     "horovod": ("distmon.tui.cli.horovod", "build Horovod for a Python environment"),
 }
 

@@ -5,37 +5,16 @@ from __future__ import annotations
 import importlib.util
 import os
 import secrets
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
 from distmon.core.errors import DistmonError, told
-from distmon.core.timeline import Timeline
-from distmon.replay.report import model
-from distmon.replay.report.plots import Plots, plots
+from distmon.replay.report.model import ScalingReport
+from distmon.replay.report.scaling import scaling_sections
 from distmon.replay.report.sections import overview, sections
-from distmon.replay.report.summarise import summarise
-from distmon.replay.session_file import load_state
-from distmon.tui.cli.sessions import label, warn
+from distmon.tui.cli.reported import Reported
 
 _NEEDED = ("altair", "vl_convert")
-
-
-@dataclass(frozen=True, slots=True)
-class Reported:
-    """A session with what its plots show."""
-
-    name: str
-    session: model.Session
-    drawn: Plots
-
-
-def load_reported(path: Path) -> Reported:
-    """Reads a recording through, with the series of its plots. Raises DistmonError."""
-    require_plots()
-    timeline = Timeline()
-    state, notes = load_state(path, timeline.add)
-    return Reported(label(path), summarise(state, str(path), warn(path, notes)), plots(state, timeline))
 
 
 def require_plots() -> None:
@@ -44,26 +23,32 @@ def require_plots() -> None:
         raise DistmonError("plots need distmon's extra [report]: pip install 'distmon[report]'")
 
 
-def write_html(path: Path, reported: list[Reported]) -> None:
+def write_html(path: Path, reported: list[Reported], scaling: ScalingReport | None) -> None:
     """One page of all sessions, put in place when it is whole; a page of that name is replaced."""
     from distmon.replay.report.charts import session_charts
     from distmon.replay.report.html import Part, to_html
+    from distmon.replay.report.scaling_charts import scaling_charts
 
-    parts = [Part(one.name, sections(one.session), session_charts(one.session, one.drawn)) for one in reported]
-    summary = Part("", overview([(one.name, one.session) for one in reported]), [])
+    first = Part("", overview([(one.name, one.session) for one in reported]), [])
+    if scaling is not None:
+        first.sections.extend(scaling_sections(scaling))
+        first.charts.extend(scaling_charts(scaling))
+    parts = [Part(one.name, sections(one.session), session_charts(one.session, one.drawn)) for one in reported if one.drawn]
     title = reported[0].name if len(reported) == 1 else f"{len(reported)} sessions"
-    replace_file(path, to_html(title, [summary, *parts], f"distmon {version('distmon')}"))
+    replace_file(path, to_html(title, [first, *parts], f"distmon {version('distmon')}"))
 
 
-def write_png(folder: Path, reported: list[Reported]) -> list[Path]:
+def write_png(folder: Path, reported: list[Reported], scaling: ScalingReport | None) -> list[Path]:
     """The plots of all sessions; with several, the files' names begin with the session's number."""
     from distmon.replay.report.charts import session_charts
     from distmon.replay.report.pictures import write_pictures
+    from distmon.replay.report.scaling_charts import scaling_charts
 
+    written = write_pictures(folder, scaling_charts(scaling)) if scaling is not None else []
     prefixes = [f"{number}_" for number in range(1, len(reported) + 1)] if len(reported) > 1 else [""]
-    written: list[Path] = []
     for prefix, one in zip(prefixes, reported, strict=True):
-        written += write_pictures(folder, session_charts(one.session, one.drawn), prefix)
+        if one.drawn is not None:
+            written += write_pictures(folder, session_charts(one.session, one.drawn), prefix)
     return written
 
 

@@ -1,4 +1,4 @@
-"""`distmon report`: the numbers and plots of recorded sessions."""
+"""`distmon report`: the numbers and plots of recorded sessions, and how a job scales."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from pathlib import Path
 from distmon.core.errors import UsageError
 from distmon.replay.report import model
 from distmon.replay.report.render import to_markdown, to_text
+from distmon.replay.report.scaling import scaling_sections
 from distmon.replay.report.sections import overview, sections
-from distmon.tui.cli.plotted import Reported, load_reported, write_html, write_png
-from distmon.tui.cli.sessions import SESSION_HELP, label, load_summary, resolve, resolve_all, write_json, write_text
+from distmon.tui.cli.plotted import require_plots, write_html, write_png
+from distmon.tui.cli.reported import Reported, load_reported, scaling_of
+from distmon.tui.cli.sessions import SESSION_HELP, resolve, resolve_all, write_json, write_text
+from distmon.tui.cli.sweep_folder import read_sweep
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,38 +28,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    return publish(arguments, each=True)
+
+
+def publish(arguments: argparse.Namespace, *, each: bool) -> int:
+    """The report in the forms that were asked for; its text has a part for each session, or only what they have in common."""
     if not arguments.session and not arguments.demo:
         raise UsageError("report needs a SESSION: a file, a recording's name, or last")
     paths = resolve_all(arguments.session)
     if arguments.demo:
         paths.append(resolve(None, demo=True))
-    if arguments.html is not None or arguments.png is not None:
-        found = _plotted(paths, arguments.html, arguments.png)
-        if not (arguments.json or arguments.markdown):
-            return 0
-    else:
-        found = [load_summary(path) for path in paths]
+    drawn = arguments.html is not None or arguments.png is not None
+    if drawn:
+        require_plots()
+    reported = [load_reported(path, drawn=drawn) for path in paths]
+    stated = [sweep for name in arguments.session if (sweep := read_sweep(Path(name))) is not None]
+    scaling = scaling_of(reported, stated[0] if len(stated) == 1 else None)
+    if arguments.html is not None:
+        write_html(arguments.html, reported, scaling)
+        sys.stderr.write(f"distmon: wrote {arguments.html}\n")
+    if arguments.png is not None:
+        written = write_png(arguments.png, reported, scaling)
+        sys.stderr.write(f"distmon: wrote {len(written)} files into {arguments.png}\n")
     if arguments.json:
-        write_json(model.Report(sessions=found))
-        return 0
-    blocks = [sections(session) for session in found]
-    if len(found) > 1:
-        summary = overview([(label(path), session) for path, session in zip(paths, found, strict=True)])
-        write_text((to_markdown(summary) if arguments.markdown else to_text(summary)) + "\n")
-    if arguments.markdown:
-        titled = (f"# {path.name}\n\n{to_markdown(block)}" for path, block in zip(paths, blocks, strict=True))
-        write_text("\n".join(titled))
-    else:
-        write_text("\n\n".join(to_text(block) for block in blocks))
+        write_json(model.Report(sessions=[one.session for one in reported], scaling=scaling))
+    elif arguments.markdown or not drawn or not each:
+        write_text(_text(reported, scaling, markdown=arguments.markdown, each=each))
     return 0
 
 
-def _plotted(paths: list[Path], html: Path | None, png: Path | None) -> list[model.Session]:
-    reported: list[Reported] = [load_reported(path) for path in paths]
-    if html is not None:
-        write_html(html, reported)
-        sys.stderr.write(f"distmon: wrote {html}\n")
-    if png is not None:
-        written = write_png(png, reported)
-        sys.stderr.write(f"distmon: wrote {len(written)} files into {png}\n")
-    return [one.session for one in reported]
+def _text(reported: list[Reported], scaling: model.ScalingReport | None, *, markdown: bool, each: bool) -> str:
+    """The summary of several sessions, how they scale, and each by itself."""
+    render = to_markdown if markdown else to_text
+    first = overview([(one.name, one.session) for one in reported]) if len(reported) > 1 else []
+    if scaling is not None:
+        first += scaling_sections(scaling)
+    blocks = [render(first)] if first else []
+    for one in reported if each or not first else []:
+        title = f"# {Path(one.session.file).name}\n\n" if markdown else ""
+        blocks.append(title + render(sections(one.session)))
+    return ("\n" if markdown else "\n\n").join(blocks)

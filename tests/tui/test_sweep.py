@@ -1,0 +1,165 @@
+"""`distmon sweep` with a stand-in for the runs: order, resuming, failures, signals, and the report at the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from distmon.tui.cli import sweep_runs
+from distmon.tui.cli.main import main
+
+STAND_IN = '''
+import sys, time, pathlib, dataclasses
+import msgspec
+from distmon.core import events as ev
+from distmon.core.synthetic import Script, session
+from distmon.replay.recorder import Recorder
+words = sys.argv[1:]
+ranks = int(words[words.index("-np") + 1])
+path = pathlib.Path(words[words.index("--record") + 1])
+command = words[words.index("--") + 1 :]
+folder = pathlib.Path(command[0])
+with (folder / "started").open("a") as file:
+    file.write(f"{ranks} {' '.join(words[words.index('--record') + 2 : words.index('--')])}\\n")
+if (folder / "fail").exists() and str(ranks) in (folder / "fail").read_text().split():
+    sys.exit("the script broke \\x1b[31m")
+if (folder / "hang").exists():
+    try:
+        (folder / "hanging").touch()
+        time.sleep(600)
+    except KeyboardInterrupt:
+        sys.exit(130)
+seed = ranks * 100 + len((folder / "started").read_text().splitlines())
+script = Script(ranks=ranks, nodes=1, seconds=60 // ranks, step_s=0.1, seed=seed, steps_per_epoch=60 // ranks)
+with Recorder(path) as recorder:
+    for event in session(script):
+        recorder.write(event)
+'''
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder in which the stand-in notes its starts; runs are its."""
+    (tmp_path / "stand_in.py").write_text(STAND_IN)
+    monkeypatch.setattr(sweep_runs, "RUN", [sys.executable, str(tmp_path / "stand_in.py")])
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+
+
+def started(job: Path) -> list[str]:
+    return (job / "started").read_text().splitlines()
+
+
+def test_a_sweep_runs_every_size_in_turns_and_reports(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["sweep", "-np", "2,1", "--repeat", "3", "--folder", "out", "--json"]
+    assert main([*words, "--samples-per-step", "8", "--timeline-mark-cycles", "--", str(job)]) == 0
+    said = capsys.readouterr()
+    assert [line.split()[0] for line in started(job)] == ["1", "2", "2", "1", "1", "2"]
+    assert {line.split(" ", 1)[1] for line in started(job)} == {"--samples-per-step 8 --timeline-mark-cycles"}
+    assert said.err == "", "quiet in a pipe"
+    scaling = json.loads(said.out)["scaling"]
+    assert [(p["ranks"], p["runs"]) for p in scaling["points"]] == [(1, 3), (2, 3)]
+    two = scaling["points"][1]
+    assert two["speedup_by_speed"]["estimate"] == pytest.approx(2, rel=0.03)
+    assert two["speedup_by_speed"]["basis"] == "between runs"
+    assert two["speedup_by_wall"]["estimate"] == pytest.approx(
+        two["work_factor"] * two["speed_factor"] * two["share_factor"], rel=1e-9
+    )
+    assert (scaling["kind"], scaling["kind_from"]) == ("strong", "samples of an epoch")
+
+
+def test_a_break_is_made_good_and_nothing_runs_twice(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (job / "fail").write_text("2")
+    assert main(["sweep", "-np", "1,2", "--repeat", "2", "--folder", "out", "--weak", "--", str(job)]) == 1
+    said = capsys.readouterr()
+    assert "the script broke" in said.err and "\x1b" not in said.err and "2 of 4 runs failed" in said.err
+    (job / "fail").unlink()
+    (job / "out" / "np1-run2.jsonl.zst").write_bytes(b"torn")
+    before = len(started(job))
+    assert main(["sweep", "--resume", "out", "--headless", "--markdown"]) == 0
+    assert [line.split()[0] for line in started(job)[before:]] == ["2", "2", "1"]
+    said = capsys.readouterr()
+    assert "1 of 4 runs are there already" in said.err and re.search(r"run 4 of 4: 1 rank, repeat 2: [\d,.]+ samples/s", said.err)
+    assert "weak: the samples of an epoch grow with the ranks" in said.out and "## Why the two speedups differ" in said.out
+
+
+def test_two_failures_in_a_row_end_it(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (job / "fail").write_text("1 2 4")
+    assert main(["sweep", "-np", "1,2,4", "--folder", "out", "--", str(job)]) == 1
+    assert len(started(job)) == 2
+    assert "no run came to a good end" in capsys.readouterr().err
+
+
+def test_ctrl_c_ends_the_run_and_tells_how_to_go_on(job: Path) -> None:
+    (job / "hang").touch()
+    sweep = (
+        "import sys; from distmon.tui.cli import sweep_runs; from distmon.tui.cli.main import main; "
+        f"sweep_runs.RUN = {sweep_runs.RUN!r}; sys.exit(main(sys.argv[1:]))"
+    )
+    words = ["sweep", "-np", "1,2", "--folder", "out", "--", str(job)]
+    with subprocess.Popen([sys.executable, "-c", sweep, *words], stderr=subprocess.PIPE, text=True) as process:
+        try:
+            wait_for(job / "hanging", process)
+            assert main(["sweep", "--resume", "out"]) == 1, "the folder is in use"
+        finally:
+            os.kill(process.pid, signal.SIGINT)
+            _, error = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "stopped after 0 of 2 runs; go on with: distmon sweep --resume out" in error
+    assert sorted(path.name for path in (job / "out").iterdir()) == ["sweep.json"]
+    (job / "hang").unlink()
+    assert main(["sweep", "--resume", "out"]) == 0
+
+
+def wait_for(path: Path, process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 60
+    while not path.exists():
+        assert process.poll() is None and time.monotonic() < deadline, f"{path} never came"
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["-np", "1,2"], 2, "no command to run"),
+        (["--", "true"], 2, "which numbers of ranks"),
+        (["-np", "1,x", "--", "true"], 2, "set apart by commas"),
+        (["-np", "1", "--repeat", "0", "--", "true"], 2, "from 1 up"),
+        (["--resume", "gone"], 1, "holds no sweep"),
+        (["--resume", "gone", "-np", "1"], 2, "give it no sizes"),
+        (["-np", "1", "--folder", ".", "--", "true"], 1, "is there already"),
+        (["-np", "1", "--no-such-flag", "--", "true"], 2, "there is no flag"),
+    ],
+)
+def test_what_cannot_be_meant_is_one_line(
+    words: list[str], code: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["sweep", *words]) == code
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_report_of_the_folder_has_the_plots_of_scaling(job: Path) -> None:
+    assert main(["sweep", "-np", "1,2,4", "--folder", "out", "--html", "sweep.html", "--", str(job)]) == 0
+    page = (job / "sweep.html").read_text()
+    specs: dict[str, Any] = {
+        name: json.loads(text)
+        for name, text in re.findall(r'<script type="application/json" id="spec-0-(\w+)">(.*?)</script>', page, re.DOTALL)
+    }
+    assert set(specs) == {f"scaling_{name}" for name in ("time", "throughput", "speedup", "efficiency", "parts")}
+    rows = [row for rows in specs["scaling_speedup"]["datasets"].values() for row in rows]
+    ideal = {row["n"]: row["v"] for row in rows if row["s"] == "ideal"}
+    assert ideal == {1: 1, 2: 2, 4: 4}
+    assert {row["s"] for row in rows} == {"ideal", "by steady speed", "by wall time"}

@@ -1,0 +1,70 @@
+"""Recordings read for a report: their summaries, what their plots show, and how the job scales where they tell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from distmon.core.reconcile import RunFigures, run_figures
+from distmon.core.summary import samples_per_epoch
+from distmon.core.timeline import Timeline
+from distmon.launcher.sweep import Sweep
+from distmon.replay.report import model
+from distmon.replay.report.plots import Plots, plots
+from distmon.replay.report.scaling import scaling_report
+from distmon.replay.report.summarise import summarise
+from distmon.replay.session_file import load_state
+from distmon.tui.cli.sessions import label, warn
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """A session. `figures` are None for one that cannot stand in a scaling report; `epoch_samples` are those of one epoch."""
+
+    name: str
+    session: model.Session
+    figures: RunFigures | None
+    epoch_samples: int | None
+    drawn: Plots | None
+
+
+def load_reported(path: Path, *, drawn: bool) -> Reported:
+    """Reads a recording through, with the series of its plots where they are wanted. Raises DistmonError."""
+    timeline = Timeline()
+    state, notes = load_state(path, timeline.add if drawn else None)
+    ended_well = state.job.exit_code == 0
+    return Reported(
+        name=label(path),
+        session=summarise(state, str(path), warn(path, notes)),
+        figures=run_figures(state) if ended_well else None,
+        epoch_samples=samples_per_epoch(state),
+        drawn=plots(state, timeline) if drawn else None,
+    )
+
+
+def scaling_of(reported: list[Reported], sweep: Sweep | None) -> model.ScalingReport | None:
+    """How a job scales, where sessions of one command had different numbers of ranks; None elsewhere."""
+    if len({tuple(one.session.command) for one in reported}) != 1:
+        return None
+    runs = [one.figures for one in reported if one.figures is not None]
+    epochs = [(one.figures.ranks, one.epoch_samples) for one in reported if one.figures and one.epoch_samples]
+    found = scaling_report(runs, epochs, sweep.kind if sweep else None)
+    if found is not None:
+        found.notes.extend(_reservations(reported))
+    return found
+
+
+def _reservations(reported: list[Reported]) -> list[str]:
+    """What a reader has to know of single runs."""
+    groups = [
+        (
+            "no steady state was found in {}: their speed is over all steps",
+            [one for one in reported if one.figures and not one.figures.steady_found],
+        ),
+        (
+            "other programs took cores in {}: the speedups show that too",
+            [one for one in reported if any(verdict.kind == "cpu_oversubscribed" for verdict in one.session.verdicts)],
+        ),
+        ("left out, without a good end or steps: {}", [one for one in reported if one.figures is None]),
+    ]
+    return [sentence.format(", ".join(one.name for one in found)) for sentence, found in groups if found]

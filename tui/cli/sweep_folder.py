@@ -1,0 +1,89 @@
+"""The folder of a sweep: what was asked for, and a recording and a log of each run. One sweep at a time works in it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from types import TracebackType
+
+import msgspec
+
+from distmon.core.errors import DistmonError, told
+from distmon.launcher.sweep import FORMAT, Run, Sweep
+from distmon.replay.paths import remove_recording
+
+PLAN = "sweep.json"
+
+
+class SweepFolder:
+    """Holds a lock that the runs inherit: while one of them goes on, whatever became of the sweep itself, no other may start."""
+
+    def __init__(self, path: Path, sweep: Sweep, lock: int) -> None:
+        self.path = path
+        self.sweep = sweep
+        self.lock = lock
+
+    @classmethod
+    def made(cls, path: Path, sweep: Sweep) -> SweepFolder:
+        """A new folder. Raises DistmonError where it is there already or cannot be made."""
+        try:
+            path.mkdir(parents=True)
+            (path / PLAN).write_bytes(msgspec.json.format(msgspec.json.encode(sweep), indent=2) + b"\n")
+            return cls(path, sweep, _locked(path / PLAN))
+        except FileExistsError:
+            raise DistmonError(f"{path} is there already; --resume {path} goes on with it") from None
+        except OSError as error:
+            raise DistmonError(f"{path} cannot be made: {told(error)}") from None
+
+    @classmethod
+    def opened(cls, path: Path) -> SweepFolder:
+        """The folder of a sweep that was begun. Raises DistmonError."""
+        sweep = read_sweep(path)
+        if sweep is None:
+            raise DistmonError(f"{path} holds no sweep: there is no {PLAN} in it")
+        try:
+            return cls(path, sweep, _locked(path / PLAN))
+        except OSError as error:
+            raise DistmonError(told(error)) from None
+
+    def recording(self, run: Run) -> Path:
+        return self.path / f"{run.name}.jsonl.zst"
+
+    def log(self, run: Run) -> Path:
+        """The output of a run, its own and distmon's."""
+        return self.path / f"{run.name}.log"
+
+    def forget(self, run: Run) -> None:
+        """Removes what an earlier try left."""
+        remove_recording(self.recording(run))
+        self.log(run).unlink(missing_ok=True)
+
+    def __enter__(self) -> SweepFolder:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        os.close(self.lock)
+
+
+def read_sweep(path: Path) -> Sweep | None:
+    """What was asked for in a sweep's folder; None for another folder. Raises DistmonError where it cannot be read."""
+    try:
+        sweep = msgspec.json.decode((path / PLAN).read_bytes(), type=Sweep)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, msgspec.DecodeError) as error:
+        raise DistmonError(f"{path / PLAN} cannot be read: {error}") from None
+    if sweep.format != FORMAT:
+        raise DistmonError(f"{path / PLAN} has format {sweep.format} and this distmon reads {FORMAT}; use a newer distmon")
+    return sweep
+
+
+def _locked(path: Path) -> int:
+    lock = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        raise DistmonError(f"a sweep, or a run of one, is still going on in {path.parent}; wait for it or end it") from None
+    return lock
