@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from distmon.agent.gpu_ranks import GpuRanks
@@ -58,8 +58,7 @@ class Sampler:
         """Waits for the first answer of sources that take long to start, such as a GPU's driver."""
         deadline = time.monotonic() + within_s
         for reader in self._readers:
-            if isinstance(reader, _Threaded):
-                reader.result(deadline)
+            reader.wait(deadline)
 
     def sample(self, at: float) -> NodeSampled:
         """A reading of everything now; `at` is stamped on it."""
@@ -68,8 +67,11 @@ class Sampler:
         self._last_ns = now_ns
         for reader in self._readers:
             reader.start(now_ns)
+        # Two threads at work at once would hand Python's lock to and fro: the others' answers first, then what this one reads.
         deadline = time.monotonic() + _WAIT_FOR_SLOW_S
-        values, unavailable, age_s = _merged([reader.result(deadline) for reader in self._readers])
+        for reader in self._readers:
+            reader.wait(deadline)
+        values, unavailable, age_s = _merged([reader.result() for reader in self._readers])
         if "gpus" in values:
             values["gpus"] = self.gpus.assign(values["gpus"])
         return NodeSampled(at=at, node=self.node, interval_s=round(interval_s, 6), **values, unavailable=unavailable, age_s=age_s)
@@ -140,7 +142,10 @@ class _Direct:
     def start(self, now_ns: int) -> None:
         self._now_ns = now_ns
 
-    def result(self, deadline: float) -> tuple[Reading, float]:
+    def wait(self, deadline: float) -> None:
+        """Nothing is under way."""
+
+    def result(self) -> tuple[Reading, float]:
         """The reading and its age in seconds, 0 for one that was just taken."""
         if self._turn.due(self._now_ns):
             self._turn.take(self._now_ns)
@@ -156,6 +161,7 @@ class _Threaded:
         self._sensor = sensor
         self._notices = notices
         self._turn = _Turn(every_s)
+        self._may_block: Callable[[], bool] = getattr(sensor, "may_block", lambda: True)
         self._last: tuple[int, Reading] | None = None
         self._asked_ns = 0
         self._now_ns = 0
@@ -166,15 +172,25 @@ class _Threaded:
 
     def start(self, now_ns: int) -> None:
         self._now_ns = now_ns
-        if self._idle.is_set() and self._turn.due(now_ns) and not self._lacks_source(now_ns):
-            self._turn.take(now_ns)
+        if not self._idle.is_set() or not self._turn.due(now_ns) or self._lacks_source(now_ns):
+            return
+        self._turn.take(now_ns)
+        self._asked_ns = now_ns
+        if self._may_block():
             self._idle.clear()
-            self._asked_ns = now_ns
             self._wanted.release()
+        else:
+            # Waking a thread costs more than most readings.
+            self._take()
 
-    def result(self, deadline: float) -> tuple[Reading, float]:
+    def wait(self, deadline: float) -> None:
+        """For the answer to what was asked, until `deadline` (time.monotonic) at the latest."""
+        if not self._idle.is_set():
+            self._idle.wait(max(0.0, deadline - time.monotonic()))
+
+    def result(self) -> tuple[Reading, float]:
         """The reading and its age in seconds, 0 for one that was just taken."""
-        if self._idle.wait(max(0.0, deadline - time.monotonic())) and self._last is not None:
+        if self._idle.is_set() and self._last is not None:
             return self._last[1], (self._now_ns - self._last[0]) / 1e9
         last, now_ns = self._last, time.monotonic_ns()
         if last is not None and now_ns - self._asked_ns < _OLDEST_SHOWN_S * 1e9:
@@ -187,12 +203,15 @@ class _Threaded:
             return False
         return not any(self._last[1].values.values())
 
+    def _take(self) -> None:
+        reading = _read(self._sensor, self._asked_ns)
+        self._notices.extend(reading.notices)
+        self._last = (self._asked_ns, reading)
+
     def _run(self) -> None:
         while True:
             self._wanted.acquire()
-            reading = _read(self._sensor, self._asked_ns)
-            self._notices.extend(reading.notices)
-            self._last = (self._asked_ns, reading)
+            self._take()
             self._idle.set()
 
 

@@ -28,7 +28,10 @@ class Reading(NamedTuple):
 
 
 class Sensor(Protocol):
-    """One source. `read` may raise OSError or ValueError: then its fields are absent with that as the reason."""
+    """One source. `read` may raise OSError or ValueError: then its fields are absent with that as the reason.
+
+    One that blocks at times only may have a method `may_block() -> bool` that says whether the next read can.
+    """
 
     fields: tuple[str, ...]
     """Of NodeSampled, that this sensor answers for."""

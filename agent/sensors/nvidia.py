@@ -62,11 +62,18 @@ class NvidiaSensor:
         """By UUID."""
         self._away = ""
         """Why the driver cannot be asked, while it cannot."""
+        self._letting_go = False
         self._retry_ns = 0
         self._pause_s = _FIRST_PAUSE_S
 
+    def may_block(self) -> bool:
+        """Only while the driver is taken up or let go of: GPUs are asked by threads of their own, with a deadline."""
+        return self._nvml is None or self._letting_go
+
     def read(self, now_ns: int) -> Reading:
         """All GPUs, with those that do not answer. Raises DriverError while not one has ever been seen."""
+        if self._letting_go:
+            self.close()
         if self._nvml is None:
             self._come_back(now_ns)
         self._crews = read_all(self._crews, now_ns, self._answer_within_s)
@@ -88,7 +95,7 @@ class NvidiaSensor:
         for row in self._rows.values():
             row.device = None
         ended = [crew.close(_END_WITHIN_S) for crew in self._crews]
-        self._crews = []
+        self._crews, self._letting_go = [], False
         if self._nvml is not None and all(ended):
             nvidia_library.shut_down(self._nvml)
         self._nvml = None
@@ -173,7 +180,7 @@ class NvidiaSensor:
         elif states & {_LOST, _UNREADABLE} and _SILENT not in states and now_ns >= self._retry_ns:
             for row, condition in zip(sorted(self._rows.values(), key=lambda row: row.index), conditions, strict=True):
                 row.missing = condition
-            self.close()
+            self._letting_go = True
             self._wait_longer(now_ns)
 
     def _wait_longer(self, now_ns: int) -> None:

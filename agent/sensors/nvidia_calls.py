@@ -10,89 +10,28 @@ Nvml = Any
 Handle = Any
 
 SUM_OF_LINKS = 0xFFFFFFFF
-_SM, _MEMORY = 1, 2
+_MEMORY_CLOCK = 2
 _NEVER = 32
 """NVML's performance state for "unknown"."""
 
-THROTTLE_REASONS = (
-    (0x002, "clocks set by a user"),
-    (0x004, "power cap"),
-    (0x008, "hardware slowdown"),
-    (0x010, "sync boost"),
-    (0x020, "hot (driver)"),
-    (0x040, "hot (hardware)"),
-    (0x080, "power brake"),
-    (0x100, "display clocks"),
-)
-"""Bits of NVML's clock event reasons. An idle GPU (bit 1) is not slowed down."""
+Ask = Callable[[dict[str, Any]], None]
+"""Puts the values of a call's fields into a dictionary, or raises NVMLError. Not for two threads at once."""
 
 
 class Call(NamedTuple):
-    """`ask` gives the fields' values in their order, or raises NVMLError."""
+    """Fields of GpuReading, and what makes the question about them for one GPU; that may raise NVMLError too."""
 
     fields: tuple[str, ...]
-    ask: Callable[[Nvml, Handle], tuple[Any, ...]]
-
-
-def _utilization(nvml: Nvml, handle: Handle) -> tuple[Any, ...]:
-    return (float(nvml.nvmlDeviceGetUtilizationRates(handle).gpu),)
-
-
-def ask_memory(nvml: Nvml, handle: Handle) -> tuple[Any, ...]:
-    """As nvidia-smi counts: without what the driver keeps for itself, which the first version of the call adds to `used`."""
-    try:
-        memory = nvml.nvmlDeviceGetMemoryInfo(handle, nvml.nvmlMemory_v2)
-    except (nvml.NVMLError_FunctionNotFound, nvml.NVMLError_ArgumentVersionMismatch):
-        memory = nvml.nvmlDeviceGetMemoryInfo(handle)
-    return memory.used, memory.total
-
-
-def _temperature(nvml: Nvml, handle: Handle) -> tuple[Any, ...]:
-    try:
-        return (float(nvml.nvmlDeviceGetTemperature(handle, 0)),)
-    except nvml.NVMLError_FunctionNotFound:  # NVIDIA will drop it with CUDA 14; the other needs a driver of 2025
-        return (float(nvml.nvmlDeviceGetTemperatureV(handle, 0)),)
-
-
-def _power(nvml: Nvml, handle: Handle) -> tuple[Any, ...]:
-    return (nvml.nvmlDeviceGetPowerUsage(handle) / 1000,)
-
-
-def _energy(nvml: Nvml, handle: Handle) -> tuple[Any, ...]:
-    return (nvml.nvmlDeviceGetTotalEnergyConsumption(handle),)
-
-
-def _sm_clock(nvml: Nvml, handle: Handle) -> tuple[Any, ...]:
-    return (float(nvml.nvmlDeviceGetClockInfo(handle, _SM)),)
+    bind: Callable[[Nvml, Handle], Ask]
 
 
 def _memory_clock(nvml: Nvml, handle: Handle) -> tuple[Any, ...]:
-    return (float(nvml.nvmlDeviceGetClockInfo(handle, _MEMORY)),)
-
-
-def _throttle(nvml: Nvml, handle: Handle) -> tuple[Any, ...]:
-    try:
-        bits = nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
-    except nvml.NVMLError_FunctionNotFound:  # its name before driver 535
-        bits = nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
-    return ([words for bit, words in THROTTLE_REASONS if bits & bit],)
+    return (float(nvml.nvmlDeviceGetClockInfo(handle, _MEMORY_CLOCK)),)
 
 
 def _performance_state(nvml: Nvml, handle: Handle) -> tuple[Any, ...]:
     state = nvml.nvmlDeviceGetPerformanceState(handle)
     return (None if state == _NEVER else state,)
-
-
-FAST = (
-    Call(("utilization_percent",), _utilization),
-    Call(("memory_used_bytes", "memory_total_bytes"), ask_memory),
-    Call(("temperature_c",), _temperature),
-    Call(("power_w",), _power),
-    Call(("energy_j",), _energy),
-    Call(("sm_clock_mhz",), _sm_clock),
-    Call(("throttle",), _throttle),
-)
-"""For each sample. `energy_j` holds the counter itself, in millijoules."""
 
 
 def _power_limit(nvml: Nvml, handle: Handle) -> tuple[Any, ...]:
@@ -120,7 +59,7 @@ def _remapped_rows(nvml: Nvml, handle: Handle) -> tuple[Any, ...]:
     return (corrected + uncorrected,)
 
 
-def ask_processes(nvml: Nvml, handle: Handle) -> tuple[Any, ...]:
+def _processes(nvml: Nvml, handle: Handle) -> tuple[Any, ...]:
     return ([(process.pid, process.usedGpuMemory) for process in nvml.nvmlDeviceGetComputeRunningProcesses(handle)],)
 
 
@@ -130,17 +69,22 @@ def _pcie(nvml: Nvml, handle: Handle) -> tuple[Any, ...]:
     return received * 1000.0, nvml.nvmlDeviceGetPcieThroughput(handle, nvml.NVML_PCIE_UTIL_TX_BYTES) * 1000.0
 
 
+def _slow(ask: Callable[[Nvml, Handle], tuple[Any, ...]], *fields: str) -> Call:
+    return Call(fields, lambda nvml, handle: lambda into: into.update(zip(fields, ask(nvml, handle), strict=True)))
+
+
+PROCESSES = _slow(_processes, "processes")
 SLOW = (
-    Call(("processes",), ask_processes),
-    Call(("power_limit_w",), _power_limit),
-    Call(("memory_clock_mhz",), _memory_clock),
-    Call(("performance_state",), _performance_state),
-    Call(("fan_percent",), _fan),
-    Call(("ecc_corrected",), _ecc_corrected),
-    Call(("ecc_uncorrected",), _ecc_uncorrected),
-    Call(("retired_pages",), _retired_pages),
-    Call(("remapped_rows",), _remapped_rows),
-    Call(("pcie_received_bytes_per_s", "pcie_sent_bytes_per_s"), _pcie),
+    PROCESSES,
+    _slow(_power_limit, "power_limit_w"),
+    _slow(_memory_clock, "memory_clock_mhz"),
+    _slow(_performance_state, "performance_state"),
+    _slow(_fan, "fan_percent"),
+    _slow(_ecc_corrected, "ecc_corrected"),
+    _slow(_ecc_uncorrected, "ecc_uncorrected"),
+    _slow(_retired_pages, "retired_pages"),
+    _slow(_remapped_rows, "remapped_rows"),
+    _slow(_pcie, "pcie_received_bytes_per_s", "pcie_sent_bytes_per_s"),
 )
 """What changes slowly or takes long to ask; between samples."""
 

@@ -10,17 +10,17 @@ from typing import Any
 from distmon.agent.sensors.base import rate, why
 from distmon.agent.sensors.nvidia_calls import (
     COUNTERS,
-    FAST,
+    PROCESSES,
     SLOW,
+    Ask,
     Call,
     Handle,
     Nvml,
-    ask_memory,
-    ask_processes,
     in_words,
     is_lasting,
     is_loss,
 )
+from distmon.agent.sensors.nvidia_fast import FAST, bind_memory
 
 _SLOW_EVERY_NS = 5 * 10**9
 _TRY_AGAIN_NS = 4 * 10**9
@@ -66,6 +66,7 @@ class NvidiaDevice:
         self._nvml = nvml
         self._handle: Handle = handle
         self._system_memory = system_memory
+        self._asks: dict[tuple[str, ...], Ask] = {}
         self._never: dict[str, str] = {}
         """Field -> why this GPU does not have it."""
         self._counts: dict[str, tuple[int, int]] = {}
@@ -126,18 +127,19 @@ class NvidiaDevice:
         """By its UUID: another GPU may have come to its number. Raises NVMLError."""
         self._handle = self._nvml.nvmlDeviceGetHandleByUUID(self.uuid)
         self._nvml.nvmlDeviceGetUUID(self._handle)
+        self._asks.clear()
         self._never.clear()
         self._counts.clear()
 
     def _ask_all(self, calls: Iterable[Call], values: dict[str, Any], reasons: dict[str, str]) -> None:
         """Fills in values, and reasons where there is none. Raises NVMLError when the GPU is gone."""
-        nvml, handle, never = self._nvml, self._handle, self._never
-        for fields, ask in calls:
+        nvml, never, asks = self._nvml, self._never, self._asks
+        for fields, bind in calls:
             known = never.get(fields[0])
             if known is None:
                 try:
-                    for name, value in zip(fields, ask(nvml, handle), strict=True):
-                        values[name] = value
+                    ask = asks.get(fields) or asks.setdefault(fields, bind(nvml, self._handle))
+                    ask(values)
                     continue
                 except nvml.NVMLError as error:
                     if is_loss(error):
@@ -187,9 +189,9 @@ class NvidiaDevice:
 
     def _read_instance(self, instance: Instance) -> dict[str, Any]:
         values: dict[str, Any] = {}
-        for call in (Call(_MEMORY, ask_memory), Call(("processes",), ask_processes)):
+        for _, bind in (Call(_MEMORY, bind_memory), PROCESSES):
             try:
-                values.update(zip(call.fields, call.ask(self._nvml, instance.handle), strict=True))
+                bind(self._nvml, instance.handle)(values)
             except self._nvml.NVMLError as error:
                 if is_loss(error):
                     raise
