@@ -79,6 +79,7 @@ COMMANDS: tuple[Command, ...] = (
         for where in ("left", "right")
     ),
     Command("only_rank", ("r",), "rank's output", "only the rank of the line under the cursor; again: all", "Find", "logs", 4),
+    Command("baseline", ("b",), "baseline", "compare with the selected run", "Find", "scaling", 4),
     Command("collapse", ("c",), "same lines", "lines that several ranks wrote once, or each", "Find", "logs", 5),
     Command("play_pause", ("space",), "play/pause", "play or pause", "Play", "bar", 1),
     Command("faster", ("plus", "equals_sign"), "faster", "play faster", "Play", "bar", 2),

@@ -31,6 +31,9 @@ SCREENS: tuple[ScreenEntry, ...] = (
     ScreenEntry("node", "Node", (), "distmon.tui.screens.node:NodeDetail", "one node in full"),
     ScreenEntry("ranks", "Ranks", ("f4", "R"), "distmon.tui.screens.ranks:Ranks", "every rank: who differs, and since when"),
     ScreenEntry(
+        "scaling", "Scaling", ("f5", "U"), "distmon.tui.screens.scaling:ScalingPage", "speedup and efficiency against a baseline"
+    ),
+    ScreenEntry(
         "timeline", "Timeline", ("f6", "T"), "distmon.tui.screens.timeline:Timeline", "workers, rounds and time lost to changes"
     ),
     ScreenEntry("events", "Events", ("f7", "E"), "distmon.tui.screens.logs:Events", "what happened, line by line"),

@@ -1,0 +1,111 @@
+"""The screen of scaling: the session against a baseline that is chosen among the recordings, as it runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from textual import work
+
+from distmon.core.errors import DistmonError
+from distmon.core.intervals import over_runs
+from distmon.core.reconcile import RunFigures, run_figures
+from distmon.core.scaling import Point, Scaling, scaling
+from distmon.replay.paths import recordings, sessions_folder
+from distmon.replay.session_file import load_state
+from distmon.tui.bindings import bindings_for
+from distmon.tui.screens.arrange import Rows
+from distmon.tui.screens.page import Frame, Page
+from distmon.tui.view import scaling as view
+from distmon.tui.view.facts import Facts
+from distmon.tui.view.scaling import LIVE, Run
+from distmon.tui.widgets.rows import RowsPanel
+from distmon.tui.widgets.table import Table
+from distmon.tui.widgets.text_panel import TextPanel
+
+LISTED = 50
+"""Recordings in the list, the newest first."""
+LIVE_EVERY_S = 5.0
+"""The session's own figures walk over all of its steps: so often in its own time."""
+LAW_SIZES = 3
+
+
+class ScalingPage(Page):
+    """Recordings are read one at a time beside the screen, and kept."""
+
+    BINDINGS = bindings_for("scaling")
+
+    def __init__(self, frame: Frame, name: str) -> None:
+        super().__init__(frame, name)
+        self.choices.focused = "runs"
+        self.table: Table[str] = Table("runs", 1, view.COLUMNS, empty="no recording yet", id="runs")
+        self.bars = TextPanel("efficiency", 2, id="bars")
+        self.laws = TextPanel("laws of scaling", 3, id="laws")
+        self.panels = {"runs": self.table, "bars": self.bars, "laws": self.laws}
+        self.baseline: str | None = None
+        self._runs = {LIVE: Run("this session", state="too few steps yet")}
+        self._runs |= {str(path): Run(path.name) for path, _ in list(recordings(sessions_folder()))[:LISTED]}
+        self._live_at = float("-inf")
+        self._laws: Scaling | None = None
+
+    def rows(self, width: int, height: int) -> Rows:
+        return [(1, [("runs", 1)]), (1, [("bars", 1), ("laws", 1)])]
+
+    def draw_parts(self, facts: Facts, shown: set[str]) -> None:
+        if abs(facts.state.now - self._live_at) >= LIVE_EVERY_S:
+            self._live_at = facts.state.now
+            self._runs[LIVE] = replace(self._runs[LIVE], figures=run_figures(facts.state))
+        baseline = self.baseline or self._smallest()
+        caption = [(f"against {self._runs[baseline].name}", "accent")] if baseline is not None else []
+        self.table.show(list(self._runs), partial(view.cells, self._runs, baseline), caption)
+        self.bars.show(partial(view.bar_lines, self._runs, baseline))
+        self.laws.show(partial(view.law_lines, self._laws))
+
+    def _smallest(self) -> str | None:
+        """Until one is chosen, the recording with the fewest ranks is the baseline."""
+        read = {key: run.figures.ranks for key, run in self._runs.items() if run.figures is not None and key != LIVE}
+        return min(read, key=lambda key: read[key], default=None)
+
+    def on_rows_panel_opened(self, event: RowsPanel.Opened) -> None:
+        """Enter on a recording reads it."""
+        key = event.panel.model.selected
+        if key in (None, LIVE) or self._runs[key].figures is not None or self._runs[key].state == "reading":
+            return
+        self._runs[key] = replace(self._runs[key], state="reading")
+        self._read(key)
+        self.redraw()
+
+    def action_baseline(self) -> None:
+        """The selected run is what the others are compared with."""
+        key = self.table.model.selected
+        if key is None or self._runs[key].figures is None:
+            self.frame.say("select a run that was read first (Enter reads it)")
+            return
+        self.baseline = key
+        self.redraw()
+
+    @work(thread=True)
+    def _read(self, key: str) -> None:
+        try:
+            figures = run_figures(load_state(Path(key))[0])
+            why = "" if figures is not None else "nothing to compare: samples or steps were not seen"
+        except DistmonError as error:
+            figures, why = None, str(error)
+        known = [run.figures for run in self._runs.values() if run.figures is not None]
+        laws = _laws([*known, *([figures] if figures is not None else [])])
+        self.app.call_from_thread(self._took, key, figures, why, laws)
+
+    def _took(self, key: str, figures: RunFigures | None, why: str, laws: Scaling | None) -> None:
+        self._runs[key] = replace(self._runs[key], figures=figures, state=why)
+        self._laws = laws
+        self.redraw()
+
+
+def _laws(runs: list[RunFigures]) -> Scaling | None:
+    """The laws on all runs; None for too few numbers of ranks."""
+    sizes = sorted({run.ranks for run in runs})
+    if len(sizes) < LAW_SIZES:
+        return None
+    of_size = {size: [run.steady_samples_per_s for run in runs if run.ranks == size] for size in sizes}
+    return scaling([Point(ranks=size, throughput=over_runs(found)) for size, found in of_size.items()])

@@ -1,0 +1,110 @@
+"""Runs against a baseline: speedup, efficiency, and what the laws of scaling make of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from distmon.core.against import against
+from distmon.core.intervals import Interval
+from distmon.core.reconcile import RunFigures
+from distmon.core.scaling import Fit, Scaling
+from distmon.tui.format import MISSING, clean, compact, fit
+from distmon.tui.theme import Palette
+from distmon.tui.view.wrap import wrapped
+from distmon.tui.widgets.line import Line
+from distmon.tui.widgets.meter import meter
+from distmon.tui.widgets.rows import Cell
+from distmon.tui.widgets.table import Column
+
+LIVE = ""
+"""The key of the session on the screen; the others are paths of recordings."""
+COLUMNS = (
+    Column("run", "run", 24, "left", grow=4, widest=60),
+    Column("ranks", "ranks", 5, importance=1),
+    Column("speed", "samples/s", 9, importance=2),
+    Column("sure", "±", 6, importance=7),
+    Column("speedup", "speedup", 8, importance=3),
+    Column("ideal", "ideal", 6, importance=8),
+    Column("efficiency", "effic.", 7, importance=4),
+    Column("state", "", 14, "left", importance=5, grow=1, widest=40),
+)
+LAWS = {"amdahl": "Amdahl", "gustafson": "Gustafson", "usl": "USL"}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run in the list. `figures` is None until it was read, or where there is nothing to compare."""
+
+    name: str
+    figures: RunFigures | None = None
+    state: str = "Enter: read"
+
+
+def cells(runs: dict[str, Run], baseline: str | None, key: str) -> Sequence[Cell]:
+    run, base = runs[key], runs.get(baseline) if baseline is not None else None
+    figures = run.figures
+    name: Cell = (clean(run.name), "accent" if key == LIVE else "text")
+    if figures is None:
+        return (name, *[(MISSING, "muted")] * 6, (clean(run.state), "muted"))
+    found = against(base.figures, figures) if base is not None and base.figures is not None else None
+    role = "muted" if found is None else efficiency_role(found.efficiency)
+    state = "baseline" if key == baseline else run.state if found is None else ""
+    return (
+        name,
+        (str(figures.ranks), "text"),
+        (compact(figures.steady), "text"),
+        (_half_width(figures.steady_samples_per_s), "muted"),
+        (MISSING if found is None else f"{found.speedup:.2f}x", "text"),
+        (MISSING if found is None else f"{found.ideal:.2f}x", "muted"),
+        (MISSING if found is None else f"{100 * found.efficiency:.0f}%", role),
+        (state if figures.steady_found else f"{state} no steady state".strip(), "accent" if key == baseline else "warn"),
+    )
+
+
+def efficiency_role(efficiency: float) -> str:
+    return "good" if efficiency >= 0.9 else "warn" if efficiency >= 0.6 else "bad"
+
+
+def _half_width(speed: Interval | float) -> str:
+    if not isinstance(speed, Interval) or speed.estimate <= 0:
+        return MISSING
+    return f"{100 * (speed.high - speed.low) / 2 / speed.estimate:.1f}%"
+
+
+def bar_lines(runs: dict[str, Run], baseline: str | None, palette: Palette, width: int, height: int) -> list[Line]:
+    """A bar of efficiency per run, the full width being ideal; by number of ranks."""
+    style, base = palette.style, runs.get(baseline) if baseline is not None else None
+    if base is None or base.figures is None:
+        return [Line([("Enter reads a recording; b makes the selected run the baseline", style("muted"))])]
+    lines = [Line([(fit("ranks", 6, "right") + "  efficiency against the baseline; full is ideal", style("muted"))])]
+    known = [(run.figures, key) for key, run in runs.items() if run.figures is not None]
+    for figures, key in sorted(known, key=lambda item: (item[0].ranks, item[1])):
+        found = against(base.figures, figures)
+        line = Line([(fit(str(figures.ranks), 6, "right") + "  ", style("accent" if key == LIVE else "text"))])
+        line.extend(meter(palette, 100 * found.efficiency, max(width - 20, 8), efficiency_role(found.efficiency)))
+        lines.append(line.add(f" {100 * found.efficiency:4.0f}% {found.speedup:.2f}x", style("text", bold=key == LIVE)))
+    return lines
+
+
+def law_lines(found: Scaling | None, palette: Palette, width: int, height: int) -> list[Line]:
+    """Each law: its parameters and what it foresees, or why it is refused."""
+    style = palette.style
+    if found is None:
+        return [Line([("the laws of scaling need runs with three numbers of ranks or more", style("muted"))])]
+    lines = []
+    for law in found.fits:
+        lines.append(Line([(LAWS[law.law], style("accent", bold=True))]))
+        lines += wrapped(clean(law.refused or _law_words(law)), width - 2, style("muted" if law.refused else "text"), "  ")
+    return [*lines, Line([(f"intervals {found.basis}", style("muted"))])]
+
+
+def _law_words(law: Fit) -> str:
+    parts = [f"{name} {band.estimate:.3g} ({band.low:.3g} to {band.high:.3g})" for name, band in law.parameters.items()]
+    if law.next_throughput is not None and law.next_ranks is not None:
+        ahead = law.next_throughput
+        band = f"{compact(ahead.estimate)} samples/s ({compact(ahead.low)} to {compact(ahead.high)})"
+        parts.append(f"{law.next_ranks} ranks: {band}")
+    if law.peak_ranks is not None:
+        parts.append(f"fastest near {law.peak_ranks:.0f} ranks")
+    return ", ".join(parts)
