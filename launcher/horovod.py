@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from distmon.launcher import host_file
 from distmon.launcher.facts import gather
 from distmon.launcher.plan import Places, Plan, make_plan
 from distmon.launcher.spec import JobSpec
@@ -20,5 +21,9 @@ def plan_job(spec: JobSpec, job_folder: Path) -> Plan:
         probe_site=str(_PACKAGES / "probe" / "site"),
         probe_shim=str(_PACKAGES / "probe" / "shim"),
         rings=str(job_folder / "rings"),
+        hosts_script=host_file.script(job_folder / host_file.FILE_NAME),
     )
-    return make_plan(spec, gather(spec), places)
+    plan = make_plan(spec, gather(spec), places)
+    if plan.own_hosts:
+        host_file.write_hosts(job_folder / host_file.FILE_NAME, host_file.slots_of(plan.members))
+    return plan

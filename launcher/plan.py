@@ -27,6 +27,8 @@ class Places(Struct, frozen=True, kw_only=True):
     """Holds the `distmon.probe` that a training script may import."""
     rings: str
     """Folder for the ranks' ring files, on every host."""
+    hosts_script: str = ""
+    """Prints the hosts of an elastic job whose user gives no script of his own."""
 
 
 class Notice(NamedTuple):
@@ -54,6 +56,9 @@ class Plan(Struct, frozen=True, kw_only=True):
     np: int
     min_np: int | None
     max_np: int | None
+    elastic: bool
+    own_hosts: bool
+    """distmon keeps the hosts of this elastic job, in a file that may be changed while it runs."""
     hosts: str
     """As in -H; empty while only a discovery script knows."""
     members: list[Host]
@@ -102,11 +107,12 @@ def make_plan(spec: JobSpec, facts: Facts, places: Places) -> Plan:
         raise UsageError(f"there is no script {facts.missing_script} in {spec.cwd}")
     interface, interface_flags, notices = _network(spec, facts)
     hosts = "" if spec.discovery_script else ",".join(f"{host.name}:{host.slots}" for host in facts.hosts)
+    own_script = places.hosts_script if spec.elastic and not spec.discovery_script else ""
     return Plan(
         job=places.job,
         python=facts.python,
         driver=[facts.python, places.driver],
-        flags=[*_flags(spec, hosts), *interface_flags],
+        flags=[*_flags(spec, hosts, own_script), *interface_flags],
         command=spec.command,
         worker_environment=_worker_environment(spec, places.rings, places.probe_site, places.probe_shim),
         guest_environment=_worker_environment(spec, *(f"{PLACE}/{part}" for part in ("rings", "probe/site", "probe/shim"))),
@@ -115,6 +121,8 @@ def make_plan(spec: JobSpec, facts: Facts, places: Places) -> Plan:
         np=spec.np,
         min_np=spec.min_np,
         max_np=spec.max_np,
+        elastic=spec.elastic,
+        own_hosts=bool(own_script),
         hosts=hosts,
         members=facts.hosts,
         local_hosts=facts.local_hosts,
@@ -130,9 +138,10 @@ def make_plan(spec: JobSpec, facts: Facts, places: Places) -> Plan:
     )
 
 
-def _flags(spec: JobSpec, hosts: str) -> list[str]:
+def _flags(spec: JobSpec, hosts: str, own_script: str) -> list[str]:
     """The user's flags, the hosts as Horovod reads them, and no cached answers: a launch hangs on an interface that has gone."""
-    return [*spec.flags, *(["-H", hosts] if spec.hostfile or spec.hosts else []), "--disable-cache"]
+    named = ["--host-discovery-script", own_script] if own_script else ["-H", hosts] if spec.hostfile or spec.hosts else []
+    return [*spec.flags, *named, "--disable-cache"]
 
 
 def _worker_environment(spec: JobSpec, rings: str, site: str, shim: str) -> dict[str, str]:

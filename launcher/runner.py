@@ -81,6 +81,7 @@ class Runner:
                 np=plan.np,
                 min_np=plan.min_np,
                 max_np=plan.max_np,
+                elastic=plan.elastic,
                 backend=plan.backend,
                 hosts=plan.hosts,
                 network_interface=plan.network_interface,

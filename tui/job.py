@@ -14,6 +14,7 @@ from typing import Literal
 from distmon.core.errors import DistmonError
 from distmon.core.events import AnyEvent, MembershipChanged, NoticeGiven, SessionStarted
 from distmon.launcher.agents import LocalAgent
+from distmon.launcher.cycle import Cycle
 from distmon.launcher.facts import is_local
 from distmon.launcher.hosts import Host
 from distmon.launcher.plan import Plan
@@ -45,14 +46,17 @@ class LaunchedJob:
         *,
         check: bool = True,
         agent: str = "",
+        cycle: Cycle | None = None,
         debug: bool = False,
     ) -> None:
         """Other hosts are checked first, unless `check` is false; `agent` is where distmon-agent is there, if the user says so.
+        `cycle` lets hosts come and go.
 
         Raises DistmonError when the recording cannot be made or the agent of this machine does not start.
         """
         self.recording = recording
         self._plan = plan
+        self._cycle = cycle
         clock = self._clock = SteadyClock()
         started = SessionStarted(at=clock.now(), session_id=session_id, distmon_version=version("distmon"))
         self._recorder = Recorder(recording)
@@ -154,7 +158,11 @@ class LaunchedJob:
 
     def _launcher_events(self) -> list[AnyEvent]:
         notices = [self._notices.popleft() for _ in range(len(self._notices))]
-        return [*notices, *self._runner.poll()]
+        events = [*notices, *self._runner.poll()]
+        if self._cycle is not None and not self._runner.stopping:
+            self._cycle.see(events)
+            events += self._cycle.turn(self._clock.now())
+        return events
 
     def _close_when_ended(self) -> None:
         starts = 1

@@ -16,6 +16,7 @@ VERBS = {
     "run": ("distmon.tui.cli.run", "launch a training job and watch it"),
     "sweep": ("distmon.tui.cli.sweep", "the same job with several numbers of ranks, and how it scales"),
     "record": ("distmon.tui.cli.record", "follow agents and record all that they have, without a screen"),
+    "hosts": ("distmon.tui.cli.hosts", "the hosts of a running elastic job: list, add, remove"),
     "replay": ("distmon.tui.cli.replay", "show a recorded session on the same screens"),
     "report": ("distmon.tui.cli.report", "the numbers and plots of recorded sessions: text, Markdown, JSON, HTML, PNG"),
     "compare": ("distmon.tui.cli.compare", "two recorded sessions side by side"),

@@ -1,0 +1,97 @@
+"""The hosts of a running elastic job that has no discovery script of its user's: a file that distmon's own script prints.
+
+Horovod reads it once a second, so writing it is all that it takes to add a host or to take one away.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from distmon.core.errors import DistmonError, UsageError
+from distmon.launcher.driver.discovery import DiscoveryError, parse_discovered
+from distmon.launcher.hosts import Host
+from distmon.wire.addresses import runtime_directory
+
+FILE_NAME = "hosts"
+_ADDED = re.compile(r"([\w.-]+)(?::(\d+))?")
+
+
+class RunningJob(NamedTuple):
+    """A job on this machine whose hosts can be changed."""
+
+    name: str
+    file: Path
+
+
+def script(path: Path) -> str:
+    """The discovery script that prints the file."""
+    return f"cat {shlex.quote(str(path))}"
+
+
+def write_hosts(path: Path, hosts: Mapping[str, int]) -> None:
+    """Replace the file in one step: a reader sees the old hosts or the new ones. Raises DistmonError."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_text("".join(f"{name}:{slots}\n" for name, slots in hosts.items()), encoding="ascii")
+        temporary.replace(path)
+    except OSError as error:
+        raise DistmonError(f"cannot write the hosts of the job: {error.strerror}") from None
+
+
+def read_hosts(path: Path) -> dict[str, int]:
+    """Raises DistmonError when the job has gone, or somebody else wrote there."""
+    try:
+        return {name: slots or 0 for name, slots in parse_discovered(path.read_bytes()).items()}
+    except OSError:
+        raise DistmonError(f"the job {path.parent.name} has ended") from None
+    except DiscoveryError as error:
+        raise DistmonError(f"the hosts of {path.parent.name} cannot be read: {error}") from None
+
+
+def slots_of(hosts: Iterable[Host]) -> dict[str, int]:
+    """As the file has them; a host without a number has one slot."""
+    return {host.name: 1 if host.slots is None else host.slots for host in hosts}
+
+
+def running_jobs() -> list[RunningJob]:
+    """Of this user on this machine, the oldest first."""
+    found = []
+    for path in Path(runtime_directory()).glob(f"job-*-*/{FILE_NAME}"):
+        pid = path.parent.name.split("-")[1]
+        if pid.isdecimal() and Path(f"/proc/{pid}").exists():
+            found.append((path.stat().st_mtime, RunningJob(path.parent.name, path)))
+    return [job for _, job in sorted(found)]
+
+
+def find_job(name: str) -> RunningJob:
+    """The job of that name, or the only one. Raises UsageError or DistmonError."""
+    jobs = running_jobs()
+    if name:
+        jobs = [job for job in jobs if job.name == name]
+        if not jobs:
+            raise UsageError(f"there is no elastic job {name} here whose hosts distmon keeps; `distmon hosts` lists them")
+    if not jobs:
+        raise DistmonError("no elastic job without a discovery script runs here; start one with: distmon run --min-np 1 ...")
+    if len(jobs) > 1:
+        raise UsageError(f"several jobs run here; say which with --job: {', '.join(job.name for job in jobs)}")
+    return jobs[0]
+
+
+def with_host(hosts: Mapping[str, int], word: str) -> dict[str, int]:
+    """With NAME or NAME:SLOTS; a host that is there gets that many slots. Raises UsageError."""
+    match = _ADDED.fullmatch(word)
+    if match is None or match[2] == "0":
+        raise UsageError(f"{word!r} is not of the form NAME:SLOTS, as in: distmon hosts add node3:2")
+    return {**hosts, match[1]: int(match[2] or 1)}
+
+
+def without_host(hosts: Mapping[str, int], name: str) -> dict[str, int]:
+    """Raises UsageError for a host that is not there."""
+    if name not in hosts:
+        raise UsageError(f"the job has no host {name}; it has {', '.join(hosts) or 'none'}")
+    return {host: slots for host, slots in hosts.items() if host != name}

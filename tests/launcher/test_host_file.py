@@ -1,0 +1,102 @@
+"""The hosts of a running job that distmon keeps, and those that come and go."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from distmon.core.errors import DistmonError, UsageError
+from distmon.core.events import LaunchProgressed
+from distmon.launcher.cycle import Cycle, CycleSpec, cycle_hosts, parse_cycle
+from distmon.launcher.host_file import find_job, read_hosts, running_jobs, with_host, without_host, write_hosts
+from distmon.tui.cli.main import main
+from tests.launcher.driving import python, run
+
+
+@pytest.fixture
+def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's runtime folder for distmon."""
+    tmp_path.chmod(0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    return tmp_path / "distmon"
+
+
+def job(runtime: Path, number: int, hosts: dict[str, int]) -> Path:
+    folder = runtime / f"job-{os.getpid()}-{number:06x}"
+    folder.mkdir(parents=True, mode=0o700)
+    write_hosts(folder / "hosts", hosts)
+    return folder / "hosts"
+
+
+def test_hosts_are_added_and_removed_by_the_command(runtime: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = job(runtime, 1, {"a": 1})
+    assert main(["hosts", "add", "b:2", "c"]) == 0
+    assert read_hosts(file) == {"a": 1, "b": 2, "c": 1}
+    assert main(["hosts", "add", "b:4"]) == 0
+    assert main(["hosts", "remove", "a"]) == 0
+    assert read_hosts(file) == {"b": 4, "c": 1}
+    capsys.readouterr()
+    assert main(["hosts"]) == 0
+    assert capsys.readouterr().out == f"{file.parent.name}: b:4, c:1\n"
+
+
+def test_what_cannot_be_meant_is_said(runtime: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["hosts", "add", "b"]) == 1
+    assert "no elastic job" in capsys.readouterr().err
+    job(runtime, 1, {"a": 1})
+    assert main(["hosts", "remove", "x"]) == 2 and main(["hosts", "add", "x:0"]) == 2 and main(["hosts", "add"]) == 2
+    assert "has no host x; it has a" in capsys.readouterr().err
+    second = job(runtime, 2, {"z": 1})
+    assert main(["hosts", "add", "b"]) == 2
+    assert "--job" in capsys.readouterr().err
+    assert find_job(second.parent.name).file == second
+
+
+def test_jobs_that_have_gone_are_not_listed(runtime: Path) -> None:
+    (runtime / "job-999999999-abc").mkdir(parents=True)
+    (runtime / "job-999999999-abc" / "hosts").write_text("a:1\n")
+    assert running_jobs() == []
+    with pytest.raises(DistmonError, match="has ended"):
+        read_hosts(runtime / "job-1-gone" / "hosts")
+
+
+def test_hosts_change_as_they_are_asked_to() -> None:
+    assert with_host({"a": 1}, "b") == {"a": 1, "b": 1}
+    assert without_host({"a": 1, "b": 2}, "a") == {"b": 2}
+
+
+def test_an_elastic_job_without_a_script_reads_its_hosts_from_distmons_file() -> None:
+    code = "import os; print(os.environ['HOROVOD_SIZE'])"
+    ran = run("-np", "1", "--min-np", "1", "-H", "localhost:1", *python(code))
+    assert ran.exit_code == 0, ran.ended
+    assert ran.lines(0) == ["1"]
+
+
+@pytest.mark.parametrize("text", ["", "4", "4:4", "0:4@10m", "4:0@10m", "4:4@0s", "4:4@10", "4:4@ten"])
+def test_a_cycle_that_cannot_be_meant_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="--cycle takes"):
+        parse_cycle(text)
+
+
+def test_hosts_come_and_go_at_the_pace_of_the_cycle(tmp_path: Path) -> None:
+    assert parse_cycle("4:4@10m") == CycleSpec(4, 4, 600.0)
+    write_hosts(tmp_path / "hosts", {"a": 2, "b": 2, "c": 2, "d": 2})
+    cycle = Cycle(parse_cycle("1:2@10s"), tmp_path / "hosts")
+    everyone, fixed = {"a": 2, "b": 2, "c": 2}, {"a": 2}
+    assert read_hosts(tmp_path / "hosts") == everyone
+    assert cycle.turn(1e9) == []
+    cycle.see([LaunchProgressed(at=100.0, stage="rendezvous"), LaunchProgressed(at=105.0, stage="first_step")])
+    seen = []
+    for now in range(100, 140):
+        seen += [(now, action.detail) for action in cycle.turn(float(now))]
+        wanted = fixed if 115 <= now < 125 or now >= 135 else everyone
+        assert read_hosts(tmp_path / "hosts") == wanted, now
+    assert seen == [(115, "b:2, c:2 leave"), (125, "b:2, c:2 come back"), (135, "b:2, c:2 leave")]
+
+
+def test_a_cycle_of_one_machine_is_of_its_slots() -> None:
+    assert cycle_hosts(CycleSpec(1, 1, 1.0), {"localhost": 2}) == ({"localhost": 2}, {"localhost": 1})
+    with pytest.raises(UsageError, match="takes 4 hosts or slots, but localhost has 2"):
+        cycle_hosts(CycleSpec(2, 2, 1.0), {"localhost": 2})
+    with pytest.raises(UsageError, match="takes 3 hosts, but the job has 2"):
+        cycle_hosts(CycleSpec(1, 2, 1.0), {"a": 1, "b": 1})
