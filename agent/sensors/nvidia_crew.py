@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+from queue import Empty, SimpleQueue
 
 from distmon.agent.sensors.nvidia_device import NvidiaDevice
 
@@ -24,28 +25,32 @@ class Crew:
         self._at: NvidiaDevice | None = None
         self._lock = threading.Lock()
         """Over `devices` and `_at`: a GPU is in one thread's hands at a time."""
-        self._asked_ns = 0
-        self._closing = False
+        self._owing = False
         self._settled = False
         """All GPUs have had their first slow reading."""
-        self._wanted = threading.Semaphore(0)
-        self._done = threading.Event()
-        self._done.set()
+        self._asked: SimpleQueue[int | None] = SimpleQueue()
+        """When a reading was asked for (CLOCK_MONOTONIC); None ends the thread."""
+        self._answered: SimpleQueue[None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="nvidia", daemon=True)
         self._thread.start()
 
     def ask(self, now_ns: int) -> bool:
         """Has all GPUs read once more; False while it still owes the last reading."""
-        if not self._done.is_set():
+        if not self.wait(0.0):
             return False
-        self._done.clear()
-        self._asked_ns = now_ns
-        self._wanted.release()
+        self._owing = True
+        self._asked.put(now_ns)
         return True
 
     def wait(self, deadline: float) -> bool:
         """Until all have answered or `deadline` (time.monotonic) has come; whether they have."""
-        return self._done.wait(max(0.0, deadline - time.monotonic()))
+        if self._owing:
+            try:
+                self._answered.get(timeout=max(0.0, deadline - time.monotonic()))
+            except Empty:
+                return False
+            self._owing = False
+        return True
 
     def split(self) -> list[NvidiaDevice]:
         """Leaves it the GPU that it is at, and gives the others; [] when it is through or has no others."""
@@ -58,22 +63,17 @@ class Crew:
 
     def close(self, timeout_s: float) -> bool:
         """Ends the thread; False when it hangs in a call, and then it is left to itself."""
-        self._closing = True
-        self._wanted.release()
+        self._asked.put(None)
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        while True:
-            self._wanted.acquire()
-            if self._closing:
-                break
-            now_ns = self._asked_ns
+        while (now_ns := self._asked.get()) is not None:
             for device in self.devices:
                 if self._begin(device):
                     device.read(now_ns)
             self._end()
-            self._done.set()
+            self._answered.put(None)
             due = [device for device in self.devices if device.is_slow_due(now_ns)]
             for device in due[: _MOST_SLOW_AT_ONCE if self._settled else None]:
                 if self._begin(device):
