@@ -127,7 +127,8 @@ def _training(job: CheckedJob, facts: HostFacts, finding: Make, *, local: bool) 
         yield finding("python", "error", facts.versions_error, "does the training's Python start there?")
         return
     if "horovod" not in facts.packages:
-        yield finding("horovod", "error", f"there is no Horovod in {job.python}", f"build it: {build}")
+        mend = f"build it: {build}; or name the training's Python, if it is another one"
+        yield finding("horovod", "error", f"there is no Horovod in {job.python}", mend)
         return
     for framework in job.frameworks:
         if framework not in facts.packages:

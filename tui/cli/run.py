@@ -16,18 +16,24 @@ from distmon.core.errors import UsageError
 from distmon.core.events import OutputWritten
 from distmon.core.fold import apply
 from distmon.core.state import SessionState
+from distmon.launcher.cycle import Cycle, parse_cycle
 from distmon.launcher.flags import job_spec, split_arguments
 from distmon.launcher.horovod import plan_job
+from distmon.launcher.host_file import FILE_NAME
+from distmon.launcher.plan import Plan
+from distmon.launcher.reports import table
 from distmon.launcher.rundir import job_directory
+from distmon.launcher.settings import hosts_flags, load_settings, with_settings
 from distmon.launcher.spec import LOST_AFTER_S
 from distmon.replay.paths import new_recording, remove_recording
+from distmon.tui.cli.doctor import show_check
 from distmon.tui.format import clean
 from distmon.tui.job import LaunchedJob, new_session_id
 from distmon.tui.plain import PlainView, summary_lines
 from distmon.tui.terminal import can_show_app, run_app
 
-OWN_FLAGS = dict.fromkeys(("--headless", "--debug", "--help", "-h"), 0)
-OWN_FLAGS |= dict.fromkeys(("--record", "--backend", "--lost-after", "--samples-per-step"), 1)
+OWN_FLAGS = dict.fromkeys(("--headless", "--check", "--no-check", "--debug", "--help", "-h"), 0)
+OWN_FLAGS |= dict.fromkeys(("--record", "--backend", "--preset", "--lost-after", "--samples-per-step", "--cycle"), 1)
 BACKENDS = ("horovod",)
 POLL_S = 0.1
 EPILOG = """\
@@ -35,6 +41,9 @@ All flags of horovodrun may be given before the command: -np, -H, --hostfile, --
 
   distmon run -np 2 -- python train.py --epochs 3
   distmon run -np 2 --headless --record run1.jsonl -- python train.py | tee log
+  distmon run -np 4 -H node1:2,node2:2 --check -- python train.py
+
+distmon.toml in this folder may hold hosts, flags and presets of flags.
 """
 
 
@@ -43,12 +52,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     parser.add_argument("--headless", action="store_true", help="no screen: output, progress lines and a closing summary")
     parser.add_argument("--record", type=Path, metavar="FILE", help="record to this .jsonl or .jsonl.zst file")
+    parser.add_argument("--check", action="store_true", help="only check the hosts, and say which rank would run where")
+    parser.add_argument("--no-check", action="store_true", help="start on the hosts as they are")
+    parser.add_argument("--preset", metavar="NAME", help="flags that distmon.toml has under this name")
     parser.add_argument("--backend", choices=BACKENDS, default="horovod", help="what starts the ranks")
     parser.add_argument(
         "--samples-per-step",
         type=int,
         metavar="N",
         help="samples that one rank trains in a step, where distmon cannot see it from the data loader",
+    )
+    parser.add_argument(
+        "--cycle", metavar="FIXED:ELASTIC@PERIOD", help="hosts that come and go while the job runs, as in 4:4@10m; needs --min-np"
     )
     parser.add_argument(
         "--lost-after",
@@ -60,10 +75,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def split_words(words: list[str]) -> tuple[list[str], list[str]]:
-    """distmon's own flags, and all the rest, which the launcher understands."""
-    split = split_arguments(words, OWN_FLAGS)
+    """distmon's own flags, and all the rest, which the launcher understands; those of distmon.toml come before the user's."""
+    settings = load_settings(Path.cwd())
+    split = split_arguments(with_settings(words, settings, _preset(words)), OWN_FLAGS)
     rest = [word for flag in split.horovod for word in flag.words]
+    rest += hosts_flags([flag.name for flag in split.horovod], settings)
     return split.own, [*rest, "--", *split.command]
+
+
+def _preset(words: list[str]) -> str:
+    """The value of --preset; empty without it."""
+    own = split_arguments(words, OWN_FLAGS).own
+    given = [own[at + 1] for at, word in enumerate(own) if word == "--preset"]
+    given += [word.partition("=")[2] for word in own if word.startswith("--preset=")]
+    return given[-1] if given else ""
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -86,14 +111,27 @@ def run(arguments: argparse.Namespace) -> int:
     session_id = new_session_id()
     with job_directory() as folder:
         plan, state = plan_job(spec, folder), SessionState()
+        agent = load_settings(Path.cwd()).agent
+        cycle = _cycle(arguments.cycle, plan, folder) if arguments.cycle else None
+        if arguments.check:
+            return show_check(plan, agent, as_json=False)
         with _recording(arguments.record, script_of(spec.command), session_id, state) as recording:
-            job = LaunchedJob(plan, folder, recording, session_id, debug=arguments.debug)
+            check = not arguments.no_check
+            job = LaunchedJob(plan, folder, recording, session_id, check=check, agent=agent, cycle=cycle, debug=arguments.debug)
             code = _with_screen(job, state) if show_app else _without_screen(job, state)
         if job.recording_failed:
             sys.stderr.write(f"distmon: {job.recording_failed}\n")
         elif recording.exists():
             sys.stderr.write(f"distmon: recorded in {recording}\n")
     return code
+
+
+def _cycle(text: str, plan: Plan, folder: Path) -> Cycle:
+    """Hosts that come and go. Raises UsageError."""
+    spec = parse_cycle(text)
+    if not plan.own_hosts:
+        raise UsageError("--cycle needs an elastic job whose hosts distmon keeps: give --min-np, and no discovery script")
+    return Cycle(spec, folder / FILE_NAME)
 
 
 @contextmanager
@@ -127,6 +165,8 @@ def _with_screen(job: LaunchedJob, state: SessionState) -> int:
         if job.running:
             sys.stderr.write("distmon: the job is ending; Ctrl-C ends it at once\n")
         code = end(job, state)
+    for line in table(job.findings):  # the screen that showed them has gone
+        sys.stderr.write(f"distmon: {clean(line)}\n")
     _print_summary(state)
     return left_by if left_by > 128 else code
 

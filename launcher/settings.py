@@ -1,0 +1,64 @@
+"""`distmon.toml` in the folder where distmon is called: hosts, and flags that need not be typed each time (docs/hosts.md)."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from distmon.core.errors import DistmonError, UsageError
+
+FILE_NAME = "distmon.toml"
+_SOURCES = ("-H", "--hosts", "--hostfile", "-hostfile", "--host-discovery-script")
+
+
+class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the file may hold."""
+
+    hosts: list[str] = []
+    """As in -H, an entry each; used where the command line names no hosts."""
+    hostfile: str = ""
+    """A hosts file, in place of `hosts`."""
+    agent: str = ""
+    """Path of distmon-agent on the other hosts, where it is not found by itself."""
+    flags: list[str] = []
+    """Flags of every `distmon run` here."""
+    presets: dict[str, list[str]] = {}
+    """Flags by a name that --preset gives."""
+
+
+def load_settings(folder: Path) -> Settings:
+    """The folder's settings; none where there is no file. Raises DistmonError or UsageError, one line."""
+    path = folder / FILE_NAME
+    try:
+        settings = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), Settings)
+    except FileNotFoundError:
+        return Settings()
+    except OSError as error:
+        raise DistmonError(f"cannot read {FILE_NAME}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+        raise UsageError(f"{FILE_NAME} is wrong: {error}; docs/hosts.md shows what it may hold") from None
+    if settings.hosts and settings.hostfile:
+        raise UsageError(f"{FILE_NAME} has both hosts and hostfile; keep one of them")
+    return settings
+
+
+def with_settings(words: Sequence[str], settings: Settings, preset: str) -> list[str]:
+    """The command line with the file's flags before the user's, so that the user's count. Raises UsageError."""
+    if preset and preset not in settings.presets:
+        known = ", ".join(sorted(settings.presets)) or "none"
+        raise UsageError(f"{FILE_NAME} has no preset {preset!r}; it has {known}")
+    before = [*settings.flags, *settings.presets.get(preset, [])]
+    return [*before, *words]
+
+
+def hosts_flags(given: Sequence[str], settings: Settings) -> list[str]:
+    """The file's hosts as flags, where none of the `given` flags names hosts."""
+    if any(flag in _SOURCES for flag in given):
+        return []
+    if settings.hostfile:
+        return ["--hostfile", settings.hostfile]
+    return ["-H", ",".join(settings.hosts)] if settings.hosts else []
