@@ -98,6 +98,17 @@ class Recorder:
         if new_frame is not None:
             self._position = Position(new_frame, 0, self._position.line)
 
+    def sync(self) -> None:
+        """Waits until what was flushed is on the disk; may run in another thread than the rest."""
+        if self.failed or self._file.closed:
+            return
+        try:
+            os.fdatasync(self._file.fileno())
+        except ValueError:
+            return  # closed meanwhile, which syncs
+        except OSError as error:
+            self._fail(error)
+
     def close(self) -> None:
         """Writes everything out, to the disk, and finishes the index."""
         if self._file.closed:

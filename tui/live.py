@@ -24,6 +24,10 @@ class Sink(Protocol):
 
     def flush(self) -> None: ...
 
+    def sync(self) -> None:
+        """Waits until what was flushed is on the disk. Called in a thread of its own."""
+        ...
+
     def close(self) -> None: ...
 
     @property
@@ -32,19 +36,50 @@ class Sink(Protocol):
         ...
 
 
+class _Syncer:
+    """Brings the recording to the disk in a thread of its own, since a disk can take long: only then may agents hear of it."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._asked: dict[str, int] | None = None
+        self._stored: dict[str, int] = {}
+        self._wake = threading.Semaphore(0)
+        threading.Thread(target=self._run, name="distmon-syncer", daemon=True).start()
+
+    def ask(self, position: dict[str, int]) -> None:
+        """All before `position` is flushed."""
+        if position != self._asked:
+            self._asked = position
+            self._wake.release()
+
+    @property
+    def stored(self) -> dict[str, int]:
+        """The position before which all is on the disk."""
+        return self._stored
+
+    def _run(self) -> None:
+        while True:
+            self._wake.acquire()
+            asked = self._asked
+            self._sink.sync()
+            if self._sink.failed:
+                return
+            self._stored = asked or {}
+
+
 class LiveSession:
     """Collects in a thread of its own, so that no slow screen delays the recording; the order recorded is the order shown."""
 
     def __init__(
         self,
-        started: SessionStarted,
+        started: SessionStarted | None,
         subscription: Subscription,
         launcher_events: Callable[[], list[AnyEvent]],
         clock: SteadyClock,
         sink: Sink | None = None,
         watcher: Callable[[AnyEvent], None] | None = None,
     ) -> None:
-        """`watcher` gets every event in the thread that collects, before anybody draws it."""
+        """`started` is None where a recording goes on; `watcher` gets every event, in the collecting thread."""
         self._watcher = watcher
         self._new_agents: deque[tuple[str, str]] = deque()
         self._old_agents: deque[str] = deque()
@@ -54,6 +89,9 @@ class LiveSession:
         self._launcher_events = launcher_events
         self._clock = clock
         self._sink = sink
+        self._syncer = _Syncer(sink) if sink is not None else None
+        self._flush_soon = False
+        """An agent says goodbye, and waits until all of it is on the disk."""
         self._waiting: deque[AnyEvent] = deque(maxlen=MAX_WAITING)
         self._ending = threading.Event()
         self._agents: set[str] = set()
@@ -62,7 +100,7 @@ class LiveSession:
         self._joined = threading.Semaphore(0)
         self._failure: Exception | None = None
         self._sink_failed = ""
-        self._take([started])
+        self._take([started] if started is not None else [])
         self._thread = threading.Thread(target=self._collect, name="distmon-collector", daemon=True)
 
     def start(self) -> None:
@@ -110,8 +148,9 @@ class LiveSession:
                 if now >= next_tick:
                     self._take([Ticked(at=now)])
                     next_tick = max(next_tick + TICK_S, now)
-                    self._flush(now)
+                    self._flush_soon = True
                     self.unheard = frozenset(link.address for link in self._subscription.status() if link.heard is None)
+                self._flush(now)
             self._take(self._launcher_events())
             self._take(self._subscription.poll(0))
             self._take([SessionEnded(at=self._clock.now())])
@@ -132,13 +171,18 @@ class LiveSession:
             self._subscription.add(*self._new_agents.popleft())
 
     def _flush(self, now: float) -> None:
-        """On disk each second; a recording that fails says so on the screen, once."""
-        if self._sink is None:
+        """On disk each second, and then agents are told; a recording that fails says so on the screen, once."""
+        if self._sink is None or self._syncer is None:
             return
-        self._sink.flush()
+        if self._flush_soon:
+            self._flush_soon = False
+            self._sink.flush()
+            if not self._sink.failed:
+                self._syncer.ask(self._subscription.position())
         if self._sink.failed and not self._sink_failed:
             self._sink_failed = self._sink.failed
             self._waiting.append(NoticeGiven(at=now, severity="error", text=self._sink_failed))
+        self._subscription.stored(self._syncer.stored, tell_now=bool(self._gone))
 
     def _take(self, events: list[AnyEvent]) -> None:
         for event in events:
@@ -155,5 +199,6 @@ class LiveSession:
                 self._joined.release()
             elif isinstance(event, NodeLeft):
                 self._gone.add(event.node)
+                self._flush_soon = True
         if self._agents and self._agents == self._gone:
             self._quiet.set()

@@ -12,8 +12,9 @@ import re
 import shlex
 import stat
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, NamedTuple, Protocol
 
 import msgspec
@@ -54,6 +55,8 @@ class ViewerKeys(NamedTuple):
 
     own: KeyPair
     agents: dict[str, str]
+    names: Mapping[str, str] = MappingProxyType({})
+    """Name -> address of the agents that the user has named."""
 
 
 class Entry(NamedTuple):
@@ -178,7 +181,9 @@ def save_entries(folder: Path, which: str, listed: Iterable[Entry]) -> None:
 
 def viewer_keys(folder: Path) -> ViewerKeys:
     """What this user needs to follow the agents that it knows."""
-    return ViewerKeys(load_own(folder), {entry.address: entry.key for entry in entries(folder, AGENTS) if entry.address})
+    known = [entry for entry in entries(folder, AGENTS) if entry.address]
+    names = {entry.name: entry.address for entry in known}
+    return ViewerKeys(load_own(folder), {entry.address: entry.key for entry in known}, names)
 
 
 class Allowed(Protocol):

@@ -19,6 +19,7 @@ from distmon.wire.publisher import Publisher
 from distmon.wire.subscription import Subscription
 
 LIMIT_S = 60.0
+MOVES = ["write", "write", "say", "collect", "flush", "exchange", "exchange", "kill agent", "restart recorder"]
 IDENTITY = {"type": "identity", "rank": 3, "size": 4, "local_rank": 0, "local_size": 1, "generation": 0, "script": "s" * 300}
 
 
@@ -86,7 +87,9 @@ def test_whatever_ends_whenever_nothing_is_lost_and_nothing_comes_twice(tmp_path
     made, said, arrivals = 0, False, 0
     try:
         for _ in range(60):
-            move = dice.choice(["write", "write", "say", "collect", "flush", "exchange", "exchange", "kill agent", "restart recorder"])
+            move = dice.choice(
+                ["write", "write", "say", "collect", "flush", "exchange", "exchange", "kill agent", "restart recorder"]
+            )
             if move == "write":
                 write(ring, made, count := dice.randrange(1, 40))
                 made += count
