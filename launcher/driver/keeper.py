@@ -156,6 +156,7 @@ class Keeper:
         ready, tell = os.pipe()
         rings = os.path.join(self.folder, "rings")
         words = ["--keys-from-stdin", "--listen", self.address or _own_address(), "--rings", rings]
+        words += ["--journal", os.path.join(self.folder, "journal"), "--journal-mb", "64"]
         try:
             with open(os.path.join(self.folder, "agent.log"), "ab") as log:
                 self.agent = subprocess.Popen(
