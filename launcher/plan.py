@@ -171,7 +171,7 @@ def _network(spec: JobSpec, facts: Facts) -> tuple[str, list[str], list[Notice]]
     names = {host.name for host in facts.hosts}
     all_local = bool(names) and names <= facts.local_hosts
     if spec.network_interfaces:
-        if all_local and facts.loopback not in spec.network_interfaces:
+        if all_local and not spec.elastic and facts.loopback not in spec.network_interfaces:
             given = ",".join(spec.network_interfaces)
             text = f"all hosts are this machine, where Horovod takes {facts.loopback} alone, not {given}; leave the flag out"
             raise UsageError(text)
@@ -179,6 +179,7 @@ def _network(spec: JobSpec, facts: Facts) -> tuple[str, list[str], list[Notice]]
     if not spec.elastic:
         return "", [], []
     if all_local:
-        text = f"all hosts are this machine: using --network-interface {facts.loopback}; no other host can join this job"
+        loopback = f"all hosts are this machine: using --network-interface {facts.loopback}"
+        text = f"{loopback}; no other host can join this job unless you give an interface that reaches it"
         return facts.loopback, ["--network-interface", facts.loopback], [Notice("info", text)]
     return "", [], []

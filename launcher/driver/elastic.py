@@ -5,12 +5,15 @@ Every wrapper only notes and calls on: some run under a lock that the whole job 
 
 import functools
 import importlib
+import threading
 import time
 from typing import Any, Callable, Dict, List, Optional, Set
 
 from .discovery import ScriptDiscovery
 from .job import Job
 
+LISTENING_S = 2.0
+"""From a rank's registration for notices to its listening for them, with time to spare."""
 NEEDED = {
     "horovod.runner.launch": ("discovery",),
     "horovod.runner.elastic.discovery": ("HostManager", "HostDiscoveryScript"),
@@ -22,7 +25,14 @@ NEEDED = {
         "order_available_hosts",
     ),
     "horovod.runner.elastic.registration.WorkerStateRegistry": ("record_ready", "record_failure", "get_recorded_slots"),
+    "horovod.runner.elastic.worker": ("HostUpdateResult",),
     "horovod.runner.elastic.worker.WorkerNotificationClient": ("notify_hosts_updated",),
+    "horovod.runner.elastic.driver.ElasticDriver": (
+        "register_worker_server",
+        "_notify_workers_host_changes",
+        "finished",
+    ),
+    "horovod.runner.driver.driver_service": ("get_common_interfaces",),
 }
 """What an elastic job is observed through: module or class -> attributes."""
 
@@ -46,6 +56,8 @@ def install(job: Job) -> None:
     _hook_hosts(job, module.HostManager)
     _hook_registry(job, registration.WorkerStateRegistry)
     _hook_notices(job, worker.WorkerNotificationClient)
+    _mend_notices(importlib.import_module("horovod.runner.elastic.driver"), worker.HostUpdateResult.added)
+    _use_given_interfaces(importlib.import_module("horovod.runner.driver.driver_service"))
 
 
 def _order_new_hosts(manager: Any, discoveries: List[ScriptDiscovery]) -> None:
@@ -144,6 +156,41 @@ def _hook_notices(job: Job, client: Any) -> None:
         return result
 
     client.notify_hosts_updated = notify_hosts_updated
+
+
+def _mend_notices(driver: Any, added: Any) -> None:
+    """Notices that Horovod loses: a second one within a second, and one of a change before rank 0 listens.
+
+    It stamps them with whole seconds, and the ranks pass over one that is not later than the last; and it tells of a change once.
+    """
+    driver._epoch_time_s = time.time
+    register = driver.ElasticDriver.register_worker_server
+
+    def notify_again(elastic_driver: Any) -> None:
+        with elastic_driver._wait_hosts_cond:
+            if not elastic_driver.finished():
+                elastic_driver._notify_workers_host_changes(elastic_driver._host_manager.current_hosts, added)
+
+    @functools.wraps(register)
+    def register_worker_server(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = register(self, *args, **kwargs)
+        timer = threading.Timer(LISTENING_S, notify_again, (self,))
+        timer.daemon = True
+        timer.start()
+        return result
+
+    driver.ElasticDriver.register_worker_server = register_worker_server
+
+
+def _use_given_interfaces(service: Any) -> None:
+    """A job that begins on this machine alone may grow over the interface that was given; Horovod insists on the loopback."""
+    original = service.get_common_interfaces
+
+    @functools.wraps(original)
+    def get_common_interfaces(settings: Any, *args: Any, **kwargs: Any) -> Any:
+        return set(settings.nics) if settings.nics else original(settings, *args, **kwargs)
+
+    service.get_common_interfaces = get_common_interfaces
 
 
 def _change(job: Job, change: str, host: str, slots: Optional[int], detail: str) -> None:
