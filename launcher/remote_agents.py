@@ -146,6 +146,7 @@ class _HostAgent:
                     conversation.send({"alive": True})
                     alive_due = time.monotonic() + ALIVE_EVERY_S
                 if line is not None and "failed" in line:
+                    _wait_for_end(conversation)
                     return str(line["failed"]), False
                 self._hear(line or {}, on_ready, on_trouble)
             if self.settled.is_set() and not self.trouble:
@@ -167,7 +168,7 @@ class _HostAgent:
 
 
 def _wait_for_end(conversation: Conversation) -> None:
-    """Until the agent has gone; the keeper may stay a while longer for ranks that do."""
+    """Until the agent and its folder have gone; a keeper that waits for ranks to end may stay behind, and ends by itself."""
     deadline = time.monotonic() + STOP_LIMIT_S
     while time.monotonic() < deadline:
         try:

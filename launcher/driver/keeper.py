@@ -105,9 +105,11 @@ class Keeper:
             except subprocess.TimeoutExpired:
                 self.agent.kill()
                 self.agent.wait()
+        if self.lock is not None:
+            self._remove_folder()
         _say({"ended": True})
-        if self.lock is None:
-            return
+
+    def _remove_folder(self) -> None:
         deadline = time.monotonic() + RANKS_LIMIT_S
         while not self.replaced and _has_ranks(self.folder) and time.monotonic() < deadline:
             time.sleep(POLL_S)
