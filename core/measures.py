@@ -186,11 +186,10 @@ def _rolling(state: SessionState, window_s: float, *, samples: bool) -> float | 
 def _rolling_end(state: SessionState, generation: Generation) -> float:
     """The end of the last step; now, once the next step is overdue, so that a stall shows."""
     last = min(r.last_end for r in generation.ranks.values() if r.last_end is not None)
-    usual = max((r.usual_step_s() for r in generation.ranks.values()), default=0.0)
-    stop = state.job.ended_at if state.job.status == "ended" and state.job.ended_at is not None else None
-    if stop is not None or state.now - last <= max(5.0, 3 * usual):
+    if (state.job.status == "ended" and state.job.ended_at is not None) or state.now - last <= 5.0:
         return last
-    return state.now
+    usual = max((r.usual_step_s() for r in generation.ranks.values()), default=0.0)
+    return last if state.now - last <= 3 * usual else state.now
 
 
 def session_mean_throughput(state: SessionState) -> float | None:
@@ -349,8 +348,9 @@ def rank_status(state: SessionState, number: int) -> str:
     generation = current_generation(state)
     made = generation.ranks.get(number) if generation else None
     if made is None or made.last_end is None:
-        unknown = rank.identity is None and "steps" not in rank.unseen
-        return "starting" if unknown or not generation else "unmeasured"
+        if "steps" in rank.unseen:
+            return "unmeasured"
+        return "starting" if rank.identity is None or not generation else "unmeasured"
     return "silent" if state.now - made.last_end > max(10.0, 5 * made.usual_step_s()) else "training"
 
 

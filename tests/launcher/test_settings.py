@@ -1,0 +1,59 @@
+"""distmon.toml."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from distmon.core.errors import UsageError
+from distmon.launcher.settings import Settings, hosts_flags, load_settings, with_settings
+
+TEXT = """
+hosts = ["node1:2", "me@node2:2"]
+agent = "/opt/distmon/bin/distmon-agent"
+flags = ["--gloo-timeout-seconds", "60"]
+
+[presets]
+big = ["-np", "4", "--headless"]
+"""
+
+
+def test_the_file_gives_hosts_flags_and_presets(tmp_path: Path) -> None:
+    (tmp_path / "distmon.toml").write_text(TEXT)
+    settings = load_settings(tmp_path)
+    words = with_settings(["--preset", "big", "-np", "2", "--", "x"], settings, "big")
+    assert words == ["--gloo-timeout-seconds", "60", "-np", "4", "--headless", "--preset", "big", "-np", "2", "--", "x"]
+    assert hosts_flags(["-np"], settings) == ["-H", "node1:2,me@node2:2"]
+    assert settings.agent == "/opt/distmon/bin/distmon-agent"
+
+
+@pytest.mark.parametrize("flag", ["-H", "--hostfile", "--host-discovery-script"])
+def test_hosts_of_the_command_line_count_alone(flag: str) -> None:
+    assert hosts_flags([flag], Settings(hosts=["a:1"])) == []
+
+
+def test_no_file_says_nothing(tmp_path: Path) -> None:
+    assert load_settings(tmp_path) == Settings()
+    assert hosts_flags([], Settings()) == [] and hosts_flags([], Settings(hostfile="h")) == ["--hostfile", "h"]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("hosts = 3", "Expected `array`"),
+        ("host = []", "unknown field"),
+        ("hosts = [", "wrong"),
+        ("hosts=['a:1']\nhostfile='h'", "both"),
+    ],
+)
+def test_a_wrong_file_is_one_line(tmp_path: Path, text: str, says: str) -> None:
+    (tmp_path / "distmon.toml").write_text(text)
+    with pytest.raises(UsageError, match=says) as caught:
+        load_settings(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_preset_is_named_with_those_that_are_there() -> None:
+    with pytest.raises(UsageError, match="no preset 'small'; it has big"):
+        with_settings([], Settings(presets={"big": []}), "small")
