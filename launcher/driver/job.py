@@ -13,7 +13,7 @@ from .failure import Exit
 from .liveness import Liveness
 from .outfiles import OutputFiles
 from .supervisor import FIRM, POLITE
-from .worker import Worker
+from .worker import SSH_FAILED, Worker
 
 KNOCK_ON_GRACE_S = 3.0
 """After a static job's first failure: time for the others to say what they see before they are ended."""
@@ -258,10 +258,12 @@ class Job:
         silent_since = self.liveness.silent_since(place.host)
         asked = worker.ordered_at is not None and silent_since is None
         frame: Dict[str, Any] = {"exit_code": code, "signal": None, "pid": None}
+        if not place.local and worker.transport_broke:
+            frame["exit_code"] = SSH_FAILED
         if silent_since is not None:
             frame["cause"] = f"{place.host} did not answer for {time.monotonic() - silent_since:.0f} s"
             frame["silent_since_ns"] = int(silent_since * 1e9)
-        elif not place.local and not asked:
+        elif not place.local and worker.transport_broke and not asked:
             frame["cause"] = f"the connection to {place.host} ended; how the rank did is not known"
         self._record_exit(frame, place, asked, worker.last_lines())
 

@@ -14,6 +14,8 @@ from .lines import LineSplitter
 from .supervisor import BEAT, BEAT_S
 
 CHUNK = 65536
+SSH_FAILED = 255
+"""What ssh itself exits with when its connection breaks."""
 ORDER_PATIENCE_S = 8.0
 """A supervisor needs at most 7 s to end its worker politely; past this, its transport is cut."""
 
@@ -93,6 +95,12 @@ class Worker:
         if self.exit is not None:
             return int(self.exit["exit_code"])
         return 128 - code if code < 0 else code or 1
+
+    @property
+    def transport_broke(self) -> bool:
+        """Whether the connection ended, and not what ran at its end; known once it has ended."""
+        code = self.process.returncode
+        return code is not None and (code < 0 or code == SSH_FAILED)
 
     def last_lines(self) -> List[str]:
         """What it said last: on stderr, else on stdout."""

@@ -166,6 +166,8 @@ class Cluster:
     def _plug(self, name: str) -> None:
         """A cable from the host's eth0 to the switch."""
         host = self.hosts[name]
+        # Connections that a lost host never closed hold its namespace, and the old cable with it, for minutes.
+        subprocess.run([*self._in_switch(), program("ip") or "ip", "link", "delete", self._port(name)], stderr=subprocess.DEVNULL)
         # The same card after a restart: its neighbours remember the address.
         card = f"02:00:00:00:00:{int(host.address.rpartition('.')[2]):02x}"
         self._ip(
@@ -182,7 +184,10 @@ class Cluster:
         self._ip(f"link set dev {self._port(name)} {state}")
 
     def _ip(self, *lines: str) -> None:
-        _ip(["nsenter", "--target", str(self._switch.pid), "--net"], *lines)
+        _ip(self._in_switch(), *lines)
+
+    def _in_switch(self) -> list[str]:
+        return ["nsenter", "--target", str(self._switch.pid), "--net"]
 
     def _list(self, name: str, slots: int | None) -> None:
         lines = [line for line in self.listed.read_text().splitlines() if line.partition(":")[0] != name]

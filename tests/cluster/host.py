@@ -55,8 +55,8 @@ class Namespaces:
                 pipe.close()
 
     def within(self, *command: str) -> list[str]:
-        """The command line that runs `command` in them."""
-        return ["nsenter", "--target", str(self.pid), *_NAMESPACES, "--", *command]
+        """The command line that runs `command` in them. nsenter stays its parent outside, and its end is the command's."""
+        return ["nsenter", "--target", str(self.pid), *_NAMESPACES, "--", "setpriv", "--pdeathsig", "KILL", *command]
 
 
 class Host:
@@ -70,7 +70,7 @@ class Host:
         self.alive = True
 
     def popen(self, *command: str, env: Mapping[str, str] | None = None, cwd: Path | None = None, **options: Any) -> Any:
-        """Start a command in the host; options as of subprocess.Popen. Its process ends with the host, or alone with `end`."""
+        """Start a command in the host; options as of subprocess.Popen. What is returned can be killed and waited for."""
         folder = ["--wd=" + str(cwd)] if cwd is not None else []
         words = self.namespaces.within(*command)
         separator = words.index("--")

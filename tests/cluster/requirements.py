@@ -14,6 +14,7 @@ APT_PACKAGES = {
     "ip": "iproute2",
     "unshare": "util-linux",
     "nsenter": "util-linux",
+    "setpriv": "util-linux",
     "mount": "mount",
 }
 UNSHARE = ("unshare", "--net", "--uts", "--mount", "--pid", "--ipc", "--fork", "--kill-child", "--mount-proc")

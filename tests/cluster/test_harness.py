@@ -53,6 +53,13 @@ def test_a_killed_host_loses_every_process_and_can_come_back(cluster: Cluster) -
     sleeper.wait()
     assert not alive(pid)
     assert two.processes() == {}
+    cluster.up("node2")
+    # This time with a connection that nobody can close.
+    connection = cluster.hosts["node1"].popen("ssh", *QUICK, "node2", "echo up; sleep 100", stdout=subprocess.PIPE, text=True)
+    assert connection.stdout.readline() == "up\n"
+    cluster.lose("node2")
+    connection.kill()
+    connection.communicate()
     (again,) = cluster.up("node2")
     assert within(10, lambda: again.run("hostname").stdout == "node2\n")
     assert within(10, lambda: cluster.hosts["node1"].run("ssh", *QUICK, "node2", "hostname").stdout == "node2\n")
