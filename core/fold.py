@@ -11,6 +11,8 @@ from typing import Any
 
 from distmon.core import events as ev
 from distmon.core.death import death
+from distmon.core.epochs import add_metrics, add_steps
+from distmon.core.printed import add_printed
 from distmon.core.readings import gpu_utilization_percent
 from distmon.core.state import (
     LOST_S,
@@ -132,6 +134,8 @@ def _member(state: SessionState, event: ev.WorkerStarted | ev.WorkerExited, chan
 def _output_written(state: SessionState, event: ev.OutputWritten) -> None:
     state.output_lines += len(event.lines)
     state.output_dropped += event.dropped
+    if event.rank == 0:
+        add_printed(state.printed, event.lines)
     state.output.extend(OutputLine(event.at, event.rank, event.host, event.output, line) for line in event.lines)
 
 
@@ -208,6 +212,7 @@ def _steps_recorded(state: SessionState, event: ev.StepsRecorded) -> None:
     added = generation.add(event)
     if event.epoch is not None:
         _rank(state, event.rank).epoch = event.epoch
+        add_steps(state.epochs, event, added.samples, sampled=added.sampled_steps == added.steps)
     if state.job.status != "ended":
         state.job.status = "running"
     _add_to_history(state, event, added)
@@ -259,6 +264,7 @@ def _span_recorded(state: SessionState, event: ev.SpanRecorded) -> None:
 
 def _metrics_logged(state: SessionState, event: ev.MetricsLogged) -> None:
     _rank(state, event.rank).metrics.update(event.values)
+    add_metrics(state.epochs, event)
 
 
 def _model_described(state: SessionState, event: ev.ModelDescribed) -> None:

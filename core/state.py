@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from distmon.core.elastic_state import ElasticState
+from distmon.core.epochs import Epoch
 from distmon.core.events import (
     Failure,
     GapFound,
@@ -181,6 +182,10 @@ class SessionState:
     generations: dict[int, Generation] = field(default_factory=dict)
     history: History | None = None
     """Of the job over time, from the first step on."""
+    epochs: dict[int, Epoch] = field(default_factory=dict)
+    """Those that are known by number."""
+    printed: dict[int, dict[str, float]] = field(default_factory=dict)
+    """Metrics by epoch, as rank 0 printed both."""
     spans: deque[Span] = field(default_factory=lambda: deque(maxlen=SPANS))
     membership: list[MembershipChanged] = field(default_factory=list)
     elastic: ElasticState = field(default_factory=ElasticState)

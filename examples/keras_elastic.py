@@ -53,7 +53,7 @@ class StopWhenOver(tf.keras.callbacks.Callback):  # type: ignore[misc]
     def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
         """Ask rank 0 whether time is over."""
         over = time.time() - self.state.started >= self.seconds
-        self.model.stop_training = hvd.broadcast_object(over, root_rank=0, name="over")
+        self.model.stop_training = bool(hvd.broadcast(int(over), root_rank=0, name="over"))
 
 
 def training_set(batch_size: int) -> tf.data.Dataset:

@@ -52,17 +52,28 @@ def _watched(func: Function) -> Function:
     """The user's function; what ends a generation is told as it leaves."""
 
     @functools.wraps(func)
-    def watched(*args: Any, **kwargs: Any) -> Any:
+    def watched(state: Any, *args: Any, **kwargs: Any) -> Any:
+        this = worker.current()
+        if this is not None and this.timer.thread:
+            this.timer.attempt("epoch", lambda: _resume_epoch(this, state))
         try:
-            return func(*args, **kwargs)
+            return func(state, *args, **kwargs)
         except Exception as error:
-            this, cause = worker.current(), CAUSES.get(type(error).__name__)
+            cause = CAUSES.get(type(error).__name__)
             if this is not None and this.timer.thread and cause is not None:
                 fields = {"type": "interrupted", "cause": cause, "generation": this.timer.generation}
                 this.timer.attempt("interrupted", lambda: this.timer.message(fields))
             raise
 
     return watched
+
+
+def _resume_epoch(this: worker.Worker, state: Any) -> None:
+    """Where the state knows its epoch, a new loop over the data goes on with it, not with the next one."""
+    epoch = getattr(state, "epoch", None)
+    if type(epoch) is int and epoch >= 0:
+        this.timer.epoch = epoch - 1
+        this.resumed_epoch = epoch
 
 
 class _Followed:

@@ -80,12 +80,13 @@ def _hook_callbacks(worker: Worker, module: Any) -> None:
             worker.tensorflow.steps_in_call = 1
 
     def epoch_begins(callbacks: Any, epoch: int, logs: Any = None) -> None:
-        timer.epoch_stated(int(epoch))
+        number = worker.epoch_of(int(epoch))
+        timer.epoch_stated(number)
         params = callbacks.params or {}
         timer.message(
             {
                 "type": "progress",
-                "epoch": int(epoch),
+                "epoch": number,
                 "epochs": params.get("epochs"),
                 "steps_per_epoch": _optimizer_steps(params.get("steps"), timer.passes_per_step),
             }

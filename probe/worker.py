@@ -30,6 +30,16 @@ class Worker:
         self.tensorflow: Optional[Any] = None
         """The hooks of TensorFlow, where the script uses it through Horovod."""
         self.keras_batch = 0
+        self.resumed_epoch: Optional[int] = None
+        """The epoch that an elastic state is in, until the script says itself which one comes."""
+        self.epoch_offset = 0
+
+    def epoch_of(self, told: int) -> int:
+        """The epoch that a loop calls `told`: after a reset some count from 0 again."""
+        if self.resumed_epoch is not None:
+            self.epoch_offset = self.resumed_epoch if told < self.resumed_epoch else 0
+            self.resumed_epoch = None
+        return told + self.epoch_offset
 
     def flush(self) -> None:
         """Write what is still held back, and close what is still open."""

@@ -1,0 +1,128 @@
+"""Two runs of one training, epoch by epoch: time, metrics, who took part, and what happened in between."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from distmon.core.epochs import Epoch
+from distmon.core.measures import elapsed
+from distmon.core.state import SessionState
+
+_SHOWN = ("host_joined", "host_left", "host_failed", "host_blacklisted", "rendezvous", "resumed")
+_FIRST = ("loss", "accuracy", "acc", "top5", "val_loss", "val_accuracy", "val_acc")
+
+
+@dataclass(slots=True, frozen=True)
+class EpochOf:
+    """An epoch of one run. Seconds are from the start of its first step to the end of its last, on any rank."""
+
+    seconds: float | None
+    ranks: tuple[int, int] | None
+    """The fewest and the most that trained it."""
+    samples: int | None
+    metrics: dict[str, float]
+    events: list[str]
+    """Changes of membership since the epoch before ended, in words."""
+
+
+@dataclass(slots=True, frozen=True)
+class EpochPair:
+    epoch: int
+    """From 0."""
+    base: EpochOf | None
+    other: EpochOf | None
+    difference_s: float | None
+    """Other less base."""
+
+
+@dataclass(slots=True, frozen=True)
+class EpochTotals:
+    """Of one run. `outside_s` is what its epochs leave of the whole."""
+
+    epochs: int
+    epochs_s: float
+    outside_s: float | None
+    total_s: float | None
+
+
+@dataclass(slots=True, frozen=True)
+class EpochComparison:
+    pairs: list[EpochPair]
+    base: EpochTotals
+    other: EpochTotals
+    metrics: list[str]
+    """Metrics that any epoch has, the usual ones first."""
+    metrics_printed: bool
+    """They come from what the scripts printed, since these logged none."""
+
+
+def compare_epochs(base: SessionState, other: SessionState) -> EpochComparison | None:
+    """None where neither run has epochs by number."""
+    ours, theirs = epochs_of(base), epochs_of(other)
+    if not ours and not theirs:
+        return None
+    pairs = [_pair(number, ours.get(number), theirs.get(number)) for number in sorted(ours.keys() | theirs.keys())]
+    names = {name for epochs in (ours, theirs) for epoch in epochs.values() for name in epoch.metrics}
+    ordered = [name for name in _FIRST if name in names]
+    return EpochComparison(
+        pairs=pairs,
+        base=_totals(base, ours),
+        other=_totals(other, theirs),
+        metrics=ordered + sorted(names - set(ordered)),
+        metrics_printed=bool(names) and not any(epoch.metrics for s in (base, other) for epoch in s.epochs.values()),
+    )
+
+
+def epochs_of(state: SessionState) -> dict[int, EpochOf]:
+    """Epoch -> what is known of it; only epochs that were trained."""
+    found: dict[int, EpochOf] = {}
+    after = state.job.started.at if state.job.started else 0.0
+    printed = _printed(state)
+    for number in sorted(state.epochs):
+        epoch = state.epochs[number]
+        if epoch.started is None or epoch.ended is None:
+            continue
+        found[number] = EpochOf(
+            seconds=epoch.ended - epoch.started,
+            ranks=_ranks(state, epoch),
+            samples=epoch.samples if epoch.sampled else None,
+            metrics=dict(epoch.metrics) or printed.get(number, {}),
+            events=_events(state, after, epoch.ended),
+        )
+        after = epoch.ended
+    return found
+
+
+def _printed(state: SessionState) -> dict[int, dict[str, float]]:
+    """Printed metrics by epoch from 0: a script that never prints an epoch 0 counts from 1."""
+    first = 0 if 0 in state.printed else 1
+    return {number - first: values for number, values in state.printed.items()}
+
+
+def _ranks(state: SessionState, epoch: Epoch) -> tuple[int, int] | None:
+    sizes = [size for g in epoch.generations if (size := state.generations[g].world_size or len(state.generations[g].ranks))]
+    return (min(sizes), max(sizes)) if sizes else None
+
+
+def _events(state: SessionState, after: float, until: float) -> list[str]:
+    """A change that comes more than once is told with its number."""
+    counted: dict[str, int] = {}
+    for change in sorted(state.membership, key=lambda change: change.at):
+        if change.change in _SHOWN and after < change.at <= until:
+            words = [change.change.replace("_", " "), change.host, f"({change.detail})" if change.detail else ""]
+            text = " ".join(word for word in words if word)
+            counted[text] = counted.get(text, 0) + 1
+    return [text if times == 1 else f"{text} x{times}" for text, times in counted.items()]
+
+
+def _pair(number: int, base: EpochOf | None, other: EpochOf | None) -> EpochPair:
+    seconds = [side.seconds if side else None for side in (base, other)]
+    difference = None if seconds[0] is None or seconds[1] is None else seconds[1] - seconds[0]
+    return EpochPair(number, base, other, difference)
+
+
+def _totals(state: SessionState, epochs: dict[int, EpochOf]) -> EpochTotals:
+    trained = math.fsum(epoch.seconds or 0.0 for epoch in epochs.values())
+    total = elapsed(state)
+    return EpochTotals(len(epochs), trained, None if total is None else total - trained, total)

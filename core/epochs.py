@@ -1,0 +1,61 @@
+"""Epochs of a job over time: when each was trained, by how many ranks, and the metrics that it ended with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from distmon.core.events import MetricsLogged, StepsRecorded
+
+MOST_EPOCHS = 10_000
+
+
+@dataclass(slots=True)
+class Epoch:
+    """Times are seconds since the epoch of the clock."""
+
+    epoch: int
+    """From 0."""
+    started: float | None = None
+    """Start of its first step, on any rank."""
+    ended: float | None = None
+    """End of its last step, on any rank."""
+    samples: int = 0
+    sampled: bool = True
+    """Every batch of steps told its samples."""
+    rank_steps: int = 0
+    generations: set[int] = field(default_factory=set)
+    metrics: dict[str, float] = field(default_factory=dict)
+    """The last values that its lowest rank logged."""
+    metrics_rank: int | None = None
+
+
+def add_steps(epochs: dict[int, Epoch], event: StepsRecorded, samples: int, *, sampled: bool) -> None:
+    """A batch of steps of an epoch that is known. Past MOST_EPOCHS no new ones are kept."""
+    known = _epoch(epochs, event.epoch)
+    if known is None:
+        return
+    ended = event.origin + (event.start_ns[-1] + event.duration_ns[-1]) / 1e9
+    known.started = event.origin if known.started is None else min(known.started, event.origin)
+    known.ended = ended if known.ended is None else max(known.ended, ended)
+    known.samples += samples
+    known.sampled = known.sampled and sampled
+    known.rank_steps += len(event.duration_ns)
+    known.generations.add(event.generation)
+
+
+def add_metrics(epochs: dict[int, Epoch], event: MetricsLogged) -> None:
+    """Metrics of an epoch, those of the lowest rank that logs any. They may come before its steps."""
+    known = _epoch(epochs, event.epoch)
+    if known is not None and (known.metrics_rank is None or event.rank <= known.metrics_rank):
+        known.metrics_rank = event.rank
+        known.metrics.update(event.values)
+
+
+def _epoch(epochs: dict[int, Epoch], number: int | None) -> Epoch | None:
+    if number is None or number < 0:
+        return None
+    if number not in epochs and len(epochs) >= MOST_EPOCHS:
+        return None
+    if (known := epochs.get(number)) is None:
+        known = epochs[number] = Epoch(number)
+    return known
