@@ -20,7 +20,8 @@ MODULES = ("guest", "keeper")
 START_LIMIT_S = 15.0
 STOP_LIMIT_S = 8.0
 RETRY_S = 5.0
-ALIVE_EVERY_S = 30.0
+ALIVE_EVERY_S = 3.0
+"""A keeper ends its agent when it hears nothing for the job's `lost_after_s`, of which this is a fraction."""
 _PROBE = Path(__file__).resolve().parent.parent / "probe"
 
 OnReady = Callable[[str, str, str], None]
@@ -103,6 +104,7 @@ class _HostAgent:
             "host": host.name,
             "python": plan.python,
             "agent": agent,
+            "lost_after_s": plan.lost_after_s,
             "agent_beside": str(Path(sys.executable).parent / "distmon-agent"),
             "keys": encode_agent_keys(AgentKeys(keys, [viewer])).decode("ascii"),
         }

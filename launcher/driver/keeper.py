@@ -21,8 +21,8 @@ from . import guest
 
 START_LIMIT_S = 10.0
 STOP_LIMIT_S = 4.0
-SILENCE_LIMIT_S = 300.0
-"""The launcher says something more often; a connection that was cut may never be told."""
+LOST_MARGIN_S = 10.0
+"""As for ranks (supervisor.py): the launcher gives a silent host up first."""
 RANKS_LIMIT_S = 20.0
 """How long ranks may outlive the connection before the folder stays behind."""
 TAKE_OVER_LIMIT_S = 15.0
@@ -93,7 +93,8 @@ class Keeper:
                 if not os.read(0, 65536):
                     return
                 heard = time.monotonic()
-            if time.monotonic() - heard > SILENCE_LIMIT_S:
+            limit = self.spec["lost_after_s"]
+            if limit and time.monotonic() - heard > limit + LOST_MARGIN_S:
                 return
 
     def close(self) -> None:
