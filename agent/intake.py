@@ -95,10 +95,8 @@ class _Ring:
         position = self.begun_at if self.worker.rank is None else self.reader.position
         return _RingMemory(str(self.path), self.inode, position, self.worker.memory())
 
-    def writer_ended(self, now: float) -> bool:
-        """Whether nothing more can come; looks at the process about once a second, and only while the ring is silent."""
-        if self.reader.closed_ns is not None:
-            return True
+    def writer_gone(self, now: float) -> bool:
+        """Whether its process has ended; looks at that about once a second, and only while the ring is silent."""
         if now - max(self.looked, self.heard) < _LOOK_AT_WRITER_S:
             return False
         self.looked = now
@@ -151,9 +149,9 @@ class Intake:
             self._look_for_rings(folder)
         fullest = 0.0
         for ring in list(self._rings.values()):
-            ended = ring.writer_ended(now)
+            gone = ring.writer_gone(now)
             fullest = max(fullest, self._read(ring, now))
-            if ended:
+            if gone or ring.reader.drained:
                 self._finish(ring)
         if last or now >= self._next_flush - _FLUSH_EARLY_S:
             self._next_flush = next_on_grid(self._next_flush, self._flush_every_s, now)

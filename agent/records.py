@@ -285,6 +285,8 @@ def consecutive(steps: Steps) -> list[Steps]:
     begin = 0
     while begin < len(steps.step):
         end = _end_of_run(steps, begin)
+        if end - begin == len(steps.step):
+            return [steps]
         runs.append(Steps(*(column[begin:end] for column in steps)))
         begin = end
     return runs

@@ -42,11 +42,13 @@ GPUS = 8
 AGENT = """
 import sys
 from pathlib import Path
+from distmon.agent.journal import Journal
 from distmon.agent.loop import Agent
 from distmon.agent.main import spare_collector
 from distmon.agent.sensors.base import Roots
 tree = Path(sys.argv[3])
-agent = Agent([sys.argv[1]], [sys.argv[2]], 1.0, 1.0, Roots(tree / "proc", tree / "sys"))
+journal = Journal(Path(sys.argv[4]), "bench", "bench", 64 << 20, 3600.0)
+agent = Agent([sys.argv[1]], [sys.argv[2]], 1.0, 1.0, Roots(tree / "proc", tree / "sys"), journal=journal)
 spare_collector()
 agent.run()
 """
@@ -103,7 +105,8 @@ class Node:
         self.tree = HostTree(folder, ranks, others)
         stack.callback(self.tree.close)
         address = f"ipc://{folder}/agent.sock"
-        command = [sys.executable, "-c", AGENT, address, str(rings), str(folder)]
+        journal = stack.enter_context(tempfile.TemporaryDirectory())
+        command = [sys.executable, "-c", AGENT, address, str(rings), str(folder), journal]
         self.pid = run(stack, command, stub_gpus(folder))
         self.viewer = Subscription([address])
         stack.callback(self.viewer.close)
@@ -239,7 +242,7 @@ def measure_steady() -> None:
         assert few.last is not None
         gpus = len(few.last.gpus)
     size = f"64 cores, {RANKS} ranks x {STEPS_PER_S} steps/s, {OTHERS} other processes, {gpus} GPUs"
-    setting = f"1 Hz, a tree of files of {size}; one viewer"
+    setting = f"1 Hz, a tree of files of {size}; its journal on disk; one viewer"
     windows = f"median of {WINDOWS} windows of {WINDOW_S:.0f} s, the same for all"
     how = f"{setting}; each process's CPU clock, {windows}; peers read this machine"
     for i, peer in enumerate(peers):

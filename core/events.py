@@ -260,10 +260,19 @@ class StepsRecorded(Event, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         count = len(self.duration_ns)
-        phases = (self.input_wait_ns, self.compute_ns, self.exposed_communication_ns, self.optimizer_ns)
-        for column in (self.start_ns, self.samples, self.micro_batches, *phases):
-            if column is not None and len(column) != count:
-                raise ValueError("the columns of steps_recorded differ in length")
+        waits, computes = self.input_wait_ns, self.compute_ns
+        exposed, optimizers = self.exposed_communication_ns, self.optimizer_ns
+        # Written out: a large job makes and takes thousands of these a second.
+        if (
+            len(self.start_ns) != count
+            or (waits is not None and len(waits) != count)
+            or (computes is not None and len(computes) != count)
+            or (exposed is not None and len(exposed) != count)
+            or (optimizers is not None and len(optimizers) != count)
+            or (self.samples is not None and len(self.samples) != count)
+            or (self.micro_batches is not None and len(self.micro_batches) != count)
+        ):
+            raise ValueError("the columns of steps_recorded differ in length")
 
 
 class SpanRecorded(Event, frozen=True, kw_only=True):

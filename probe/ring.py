@@ -52,8 +52,7 @@ UNSEEN = -1
 
 _HEADER = struct.Struct("<8sHHIIIQQQ64s40s")
 _HEAD_AT = 512
-_CLOSED_AT = 520
-_U64 = struct.Struct("@Q")
+_ENDS = struct.Struct("@QQ")
 # Native sizes and alignment, which pack twice as fast; both ends run on one machine.
 _SLOT = struct.Struct("@QqHH")
 _STEP_SLOT = struct.Struct("@QqHHqiiqqqqqqiH")
@@ -331,6 +330,8 @@ class RingReader:
         """Records that the writer overtook before they were read."""
         self.torn = 0
         """Records left half-written, or that did not decode."""
+        self.drained = False
+        """The writer had closed the ring before the last read began, which then had all that there was."""
         try:
             self._fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError as error:
@@ -348,7 +349,7 @@ class RingReader:
     @property
     def closed_ns(self) -> Optional[int]:
         """When the writer said that nothing more comes (CLOCK_MONOTONIC), or None."""
-        return self._number(_CLOSED_AT) or None
+        return self._ends()[1] or None
 
     def read(self) -> List[Record]:
         """All whole records since the last call, oldest first."""
@@ -386,9 +387,10 @@ class RingReader:
                     # Stores may be seen out of order on ARM: give it until the next read before calling it torn.
                     self._doubtful = sequence
                     break
-                record = self._count_bad(overtaken=False) if payload is None else self._assemble(row[2], payload)
-                if record is not None:
-                    records.append(record)
+                if payload is None:
+                    self._count_bad(overtaken=False)
+                else:
+                    records.extend(self._assemble(row[2], payload))
             self._cursor += 1
         return records
 
@@ -399,7 +401,7 @@ class RingReader:
 
     def resume(self, position: int) -> None:
         """Read on from where another reader was; what has gone meanwhile counts as lost."""
-        self._cursor = min(max(position, 0), self._number(_HEAD_AT))
+        self._cursor = min(max(position, 0), self._ends()[0])
 
     def close(self) -> None:
         """Let go of the file."""
@@ -407,26 +409,32 @@ class RingReader:
             os.close(self._fd)
             self._fd = -1
 
-    def _number(self, at: int) -> int:
-        data = os.pread(self._fd, _U64.size, at)
-        return int(_U64.unpack(data)[0]) if len(data) == _U64.size else 0
+    def _ends(self) -> Tuple[int, int]:
+        """How many records were ever written, and when the writer closed the ring (0: it has not)."""
+        data = os.pread(self._fd, _ENDS.size, _HEAD_AT)
+        if len(data) < _ENDS.size:
+            return 0, 0
+        head, closed = _ENDS.unpack(data)
+        return head, closed
 
     def _copy_new(self) -> Tuple[bytes, int]:
         """The slots from the cursor on, and the number of the first one that the writer cannot have touched meanwhile."""
         capacity = self.header.capacity
-        head = self._number(_HEAD_AT)
-        self._skip_to(head - capacity)
+        head, closed = self._ends()
+        if self._cursor < head - capacity:
+            self._skip_to(head - capacity)
         copied = self._copy(self._cursor, head)
-        if not copied:
+        if not copied and not closed:
             return b"", 0
+        head_after = self._ends()[0]
+        self.drained = closed > 0 and head_after == head
         # The slot of record `head` may already be in the writer's hands, and with it the one a lap before.
-        return copied[: len(copied) - len(copied) % self.header.record_size], self._number(_HEAD_AT) - capacity + 1
+        return copied[: len(copied) - len(copied) % self.header.record_size], head_after - capacity + 1
 
     def _skip_to(self, oldest: int) -> None:
-        if self._cursor < oldest:
-            self.lost += oldest - self._cursor + len(self._parts)
-            self._parts = []
-            self._cursor = oldest
+        self.lost += oldest - self._cursor + len(self._parts)
+        self._parts = []
+        self._cursor = oldest
 
     def _count_bad(self, overtaken: bool) -> None:
         """A record that cannot be believed, and what of a text came before it."""
@@ -447,18 +455,19 @@ class RingReader:
         tail = os.pread(self._fd, (capacity - begin) * size, HEADER_SIZE + begin * size)
         return tail + os.pread(self._fd, stop * size, HEADER_SIZE)
 
-    def _assemble(self, kind: int, payload: bytes) -> Optional[Record]:
+    def _assemble(self, kind: int, payload: bytes) -> List[Record]:
+        """The record that this payload ends; none while more of its text is to come, or when it does not decode."""
         if kind & MORE:
             self._parts.append(payload)
-            return None
+            return []
         if self._parts:
             payload = b"".join(self._parts) + payload
             self._parts = []
         try:
-            return _decode(kind, payload)
+            return [_decode(kind, payload)]
         except (ValueError, struct.error, RecursionError):
             self.torn += 1
-            return None
+            return []
 
 
 def _read_header(descriptor: int, path: str) -> Header:
