@@ -20,6 +20,7 @@ def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=15, help="stop after the epoch in which this time has passed")
+    parser.add_argument("--epochs", type=int, default=200, help="stop after so many at the latest")
     parser.add_argument("--batch-size", type=int, default=32, help="per rank")
     parser.add_argument("--batches-per-commit", type=int, default=4, help="batches that a failure may undo")
     parser.add_argument("--width", type=int, default=32, help="channels of the first layer")
@@ -84,7 +85,7 @@ def main() -> None:
     def train(state: Any) -> None:
         model.fit(
             training_set(options.batch_size),
-            epochs=1_000_000 - state.epoch,
+            epochs=options.epochs - state.epoch,
             callbacks=[
                 hvd.callbacks.MetricAverageCallback(),
                 hvd.elastic.UpdateEpochStateCallback(state),
