@@ -50,7 +50,7 @@ class Accounts:
     lost: Lost
     unexplained_s: float
     goodput: float | None
-    """Samples that counted, as a share of those that the slots that were there could have trained at the usual speed."""
+    """Samples that counted, as a share of those that the slots that were there could have trained at their steady speed."""
     useful_samples: int | None
     redone_steps: int
     """Of the job: steps undone in each generation, counted once for all ranks."""
@@ -231,14 +231,24 @@ def _known_sum(values: Iterable[int | None]) -> int | None:
 
 
 def _goodput(state: SessionState, useful: int | None, begun: float, ended: float) -> float | None:
-    """Against the mean speed per rank of all steps after each generation's warm-up."""
-    steady = [rank.steady(steps_set_aside(g)) for g in state.generations.values() for rank in g.ranks.values()]
+    """Against the steady speed per rank of each generation, from its first step to that of the next."""
+    generations = [g for _, g in sorted(state.generations.items()) if g.ranks]
+    starts = [min((r.first_start for r in g.ranks.values() if r.first_start is not None), default=ended) for g in generations]
+    possible = math.fsum(
+        _samples_per_rank_second(generation) * slot_seconds(state, max(start, begun), min(until, ended))
+        for generation, start, until in zip(generations, starts, [*starts[1:], ended], strict=True)
+    )
+    return useful / possible if useful is not None and possible > 0 else None
+
+
+def _samples_per_rank_second(generation: Generation) -> float:
+    """After warm-up; of all steps where nothing is left after it."""
+    skipped = steps_set_aside(generation)
+    steady = [rank.steady(skipped) for rank in generation.ranks.values()]
+    if not all(totals.steps for totals in steady):
+        steady = [rank.totals for rank in generation.ranks.values()]
     seconds = math.fsum(totals.duration_ns for totals in steady) / 1e9
-    if useful is None or seconds <= 0:
-        return None
-    rate = sum(totals.samples for totals in steady) / seconds
-    offered = slot_seconds(state, begun, ended)
-    return useful / (rate * offered) if rate > 0 and offered > 0 else None
+    return sum(totals.samples for totals in steady) / seconds if seconds > 0 else 0.0
 
 
 def slot_seconds(state: SessionState, begun: float, ended: float) -> float:
