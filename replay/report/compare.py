@@ -1,97 +1,155 @@
-"""Two sessions side by side, as ratios. It tells what differed between two runs, not whether it would again."""
+"""Two sessions, or two groups of repeated runs, side by side: what differs, with intervals, and what that shows."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from msgspec import Struct
 
+from distmon.core.comparison import Effect, RunValues, Verdict, compare_runs
+from distmon.core.intervals import MIN_RUNS
 from distmon.replay.report import model
 from distmon.replay.report.sections import PHASE_NAMES, Section, Table
-from distmon.replay.report.words import DASH, number, seconds
+from distmon.replay.report.words import DASH, count, number, seconds
 
 FORMAT = 1
 
 
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One recording to compare."""
+
+    session: model.Session
+    values: RunValues
+
+
 class Measure(Struct, kw_only=True):
-    """`ratio` is other / base; None where either is missing or the base is 0."""
+    """`ratio` is other / base, with its 95 % interval; None where a side has no value."""
 
     name: str
     unit: str
     base: float | None
     other: float | None
     ratio: float | None
+    ratio_ci95: tuple[float, float] | None
+    verdict: Verdict | None
 
 
 class Side(Struct, kw_only=True):
+    """The first of a side's runs, and how many they are."""
+
     session_id: str
     started: str | None
     command: list[str]
     ranks: int | None
     file: str
+    runs: int
+
+
+class Size(Struct, kw_only=True):
+    """The comparison of the runs with one number of ranks."""
+
+    ranks: int | None
+    base_runs: int
+    other_runs: int
+    basis: str | None
+    """`between runs`, or `within this run` where one side has fewer than three; None where nothing can be compared."""
+    verdict: Verdict | None
+    """Of the first measure."""
+    measures: list[Measure]
 
 
 class Comparison(Struct, kw_only=True):
+    """`measures` are those of the most ranks that both sides have; `sizes` has every number of ranks."""
+
     format: int = FORMAT
     base: Side
     other: Side
     measures: list[Measure]
     intervals_overlap: bool | None
     """Whether the 95 % intervals of the two mean throughputs meet; None where one is missing."""
+    sizes: list[Size]
     notes: list[str]
 
 
-def compare(base: model.Session, other: model.Session) -> Comparison:
-    """Ratios of what both sessions measured."""
-    notes = ["one run of each: a difference smaller than what repeated runs show is not told from chance"]
-    if base.command != other.command:
-        notes.append("the commands differ")
-    if base.world_size.last != other.world_size.last:
-        notes.append("the numbers of ranks differ: a ratio of throughputs is then a speedup, not a change")
-    notes += [f"{side.session_id}: the recording is not complete" for side in (base, other) if not side.complete]
+def compare(base: Sequence[Compared], other: Sequence[Compared]) -> Comparison:
+    """Both sides have a run at least. Runs with the same number of ranks are compared; where none agree, all with all."""
+    ranks = sorted({size for one in base if (size := _ranks(one)) is not None} & {_ranks(one) for one in other})
+    sizes = [_size(size, [b for b in base if _ranks(b) == size], [o for o in other if _ranks(o) == size]) for size in ranks]
+    if not sizes:
+        sizes = [_size(None, list(base), list(other))]
+    first = base[0].session.throughput.ci95_samples_per_s, other[0].session.throughput.ci95_samples_per_s
     return Comparison(
         base=_side(base),
         other=_side(other),
-        measures=[_measure(name, unit, a, b) for name, unit, a, b in _pairs(base, other)],
-        intervals_overlap=_overlap(base.throughput.ci95_samples_per_s, other.throughput.ci95_samples_per_s),
-        notes=notes,
+        measures=sizes[-1].measures,
+        intervals_overlap=_overlap(*first) if len(base) == len(other) == 1 else None,
+        sizes=sizes,
+        notes=_notes(base, other, sizes),
     )
 
 
-def _pairs(base: model.Session, other: model.Session) -> list[tuple[str, str, float | None, float | None]]:
-    a, b = base, other
-    pairs: list[tuple[str, str, float | None, float | None]] = [
-        ("throughput mean", "samples/s", a.throughput.mean_samples_per_s, b.throughput.mean_samples_per_s),
-        ("throughput median", "samples/s", a.throughput.median_samples_per_s, b.throughput.median_samples_per_s),
-        ("session mean", "samples/s", a.throughput.session_mean_samples_per_s, b.throughput.session_mean_samples_per_s),
-        ("duration", "s", a.duration_s, b.duration_s),
-        ("warm-up", "s", a.warmup.duration_s, b.warmup.duration_s),
-        ("steady step", "s", a.step_s, b.step_s),
-    ]
-    for key, label in PHASE_NAMES.items():
-        pairs.append((f"step, {label}", "s", getattr(a.step_split_s, key), getattr(b.step_split_s, key)))
-    pairs.append(("energy", "J", _energy(a), _energy(b)))
-    return pairs
+def _ranks(one: Compared) -> int | None:
+    return one.session.world_size.last
 
 
-def _energy(session: model.Session) -> float | None:
-    """Of all nodes; None unless every one was measured."""
-    joules = [node.energy_j for node in session.nodes]
-    known = [j for j in joules if j is not None]
-    return sum(known) if known and len(known) == len(joules) else None
+def _size(ranks: int | None, base: list[Compared], other: list[Compared]) -> Size:
+    effects = compare_runs([one.values for one in base], [one.values for one in other])
+    return Size(
+        ranks=ranks,
+        base_runs=len(base),
+        other_runs=len(other),
+        basis=effects[0].ratio.basis if effects else None,
+        verdict=effects[0].verdict if effects else None,
+        measures=[_measure(effect) for effect in effects],
+    )
 
 
-def _measure(name: str, unit: str, base: float | None, other: float | None) -> Measure:
-    ratio = other / base if base and other is not None else None
-    return Measure(name=name, unit=unit, base=base, other=other, ratio=ratio)
+def _measure(effect: Effect) -> Measure:
+    known = effect.ratio.low < effect.ratio.high
+    return Measure(
+        name=_label(effect.name),
+        unit=effect.unit,
+        base=effect.base.estimate,
+        other=effect.other.estimate,
+        ratio=effect.ratio.estimate,
+        ratio_ci95=(effect.ratio.low, effect.ratio.high) if known else None,
+        verdict=effect.verdict if known else None,
+    )
 
 
-def _side(session: model.Session) -> Side:
+def _side(runs: Sequence[Compared]) -> Side:
+    first = runs[0].session
     return Side(
-        session_id=session.session_id,
-        started=session.started,
-        command=session.command,
-        ranks=session.world_size.last,
-        file=session.file,
+        session_id=first.session_id,
+        started=first.started,
+        command=first.command,
+        ranks=first.world_size.last,
+        file=first.file,
+        runs=len(runs),
     )
+
+
+def _notes(base: Sequence[Compared], other: Sequence[Compared], sizes: list[Size]) -> list[str]:
+    notes = []
+    if any(size.basis != "between runs" for size in sizes):
+        notes.append(
+            f"fewer than {MIN_RUNS} runs of a side: the intervals hold for these runs, and how others would differ is not known; "
+            f"record {MIN_RUNS} to 5 of each, and name their folders (distmon sweep --repeat {MIN_RUNS})"
+        )
+    commands = {tuple(one.session.command) for one in [*base, *other]}
+    if len(commands) > 1:
+        notes.append("the commands differ")
+    if sizes[0].ranks is None:
+        notes.append("the numbers of ranks differ: a ratio of throughputs is then a speedup, not a change")
+    if len(sizes) > 1:
+        notes.append("each number of ranks is judged by itself: of twenty comparisons of equals about one differs by chance")
+    dropped = [one for one in [*base, *other] if sizes[0].ranks is not None and _ranks(one) not in {s.ranks for s in sizes}]
+    if dropped:
+        notes.append(f"{count(len(dropped), 'run')} left out, with a number of ranks that the other side does not have")
+    cut = [one.session.session_id for one in [*base, *other] if not one.session.complete]
+    return notes + [f"{name}: the recording is not complete" for name in cut]
 
 
 def _overlap(a: tuple[float, float] | None, b: tuple[float, float] | None) -> bool | None:
@@ -100,17 +158,49 @@ def _overlap(a: tuple[float, float] | None, b: tuple[float, float] | None) -> bo
 
 def sections(comparison: Comparison) -> list[Section]:
     """The comparison for people."""
-    rows = [[m.name, _shown(m, m.base), _shown(m, m.other), _ratio(m)] for m in comparison.measures]
-    said = {
-        True: "the 95 % intervals of the two throughputs overlap: these runs do not show a difference",
-        False: "the 95 % intervals of the two throughputs do not overlap",
-        None: "at least one throughput has no interval: too few steady steps",
-    }[comparison.intervals_overlap]
-    return [
-        Section("", facts=[("base", _named(comparison.base)), ("other", _named(comparison.other))]),
-        Section("Other against base", table=Table(["measure", "base", "other", "other / base"], rows)),
-        Section("How far this goes", lines=[said, *comparison.notes]),
-    ]
+    found = [Section("", facts=[("base", _named(comparison.base)), ("other", _named(comparison.other))])]
+    for size in comparison.sizes:
+        several = f" with {count(size.ranks or 0, 'rank')}" if len(comparison.sizes) > 1 else ""
+        found.append(Section(f"Other against base{several}", lines=[said(size)], table=_table(size)))
+    return [*found, Section("How far this goes", lines=comparison.notes)]
+
+
+def said(size: Size) -> str:
+    """The answer in a sentence."""
+    first = size.measures[0] if size.measures else None
+    if first is None or first.ratio is None or first.ratio_ci95 is None:
+        return "nothing that both sides measured has an interval: no difference can be told from chance"
+    low, high = first.ratio_ci95
+    change = f"{first.name} of other is {_change(first.ratio)} (95 %: {_percent(low)} to {_percent(high)})"
+    if size.verdict == "no difference shown":
+        widest = max(first.ratio / low, high / first.ratio) - 1
+        return f"no difference shown: {change}; one of more than about {100 * widest:.1f} % would have shown"
+    runs = f"{size.base_runs} and {size.other_runs} runs"
+    if size.verdict == "not told":
+        return f"these runs differ, whether others would is not told: {change}"
+    return f"different, over {runs}: {change}"
+
+
+def _change(ratio: float) -> str:
+    return f"{abs(100 * (ratio - 1)):.1f} % {'higher' if ratio >= 1 else 'lower'}"
+
+
+def _percent(ratio: float) -> str:
+    return f"{100 * (ratio - 1):+.1f} %"
+
+
+def _table(size: Size) -> Table:
+    rows = []
+    for m in size.measures:
+        interval = f"{m.ratio_ci95[0]:.3f} to {m.ratio_ci95[1]:.3f}" if m.ratio_ci95 else DASH
+        ratio = DASH if m.ratio is None else f"{m.ratio:.3f}"
+        rows.append([m.name, _shown(m, m.base), _shown(m, m.other), ratio, interval, m.verdict or DASH])
+    return Table(["measure", "base", "other", "other / base", "95 %", "difference"], rows, left=(0, 5))
+
+
+def _label(name: str) -> str:
+    step, comma, phase = name.partition(", ")
+    return f"{step}, {PHASE_NAMES.get(phase, phase)}" if comma else name
 
 
 def _shown(measure: Measure, value: float | None) -> str:
@@ -119,10 +209,8 @@ def _shown(measure: Measure, value: float | None) -> str:
     return seconds(value) if measure.unit == "s" else f"{number(value, 5)} {measure.unit}"
 
 
-def _ratio(measure: Measure) -> str:
-    return DASH if measure.ratio is None else f"{measure.ratio:.3f}"
-
-
 def _named(side: Side) -> str:
-    ranks = DASH if side.ranks is None else str(side.ranks)
-    return f"{side.session_id} ({ranks} ranks, {side.started or DASH}): {' '.join(side.command) or DASH}"
+    if side.runs > 1:
+        return f"{side.runs} runs, the first {side.session_id} ({side.started or DASH}): {' '.join(side.command) or DASH}"
+    ranks = DASH if side.ranks is None else count(side.ranks, "rank")
+    return f"{side.session_id} ({ranks}, {side.started or DASH}): {' '.join(side.command) or DASH}"

@@ -17,12 +17,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distmon.core import events as ev
+from distmon.core.comparison import run_values
 from distmon.core.fold import apply
 from distmon.core.state import SessionState
 from distmon.core.synthetic import Script, session
 from distmon.replay.recorder import Recorder
 from distmon.replay.report import model
-from distmon.replay.report.compare import compare
+from distmon.replay.report.compare import Compared, compare
+from distmon.replay.report.compare import sections as sections_of_comparison
 from distmon.replay.report.mask import MASK, masked, masked_command, plain
 from distmon.replay.report.render import to_markdown, to_text
 from distmon.replay.report.sections import sections
@@ -269,16 +271,34 @@ def test_markdown_keeps_the_sessions_text_from_being_markup() -> None:
     assert r"a\|b\*c\*\<b\>\`x\`" in to_markdown(sections(summarise(state)))
 
 
+def compared(**script: Any) -> Compared:
+    state = folded(list(session(Script(seconds=60, **script))))
+    return Compared(summarise(state), run_values(state))
+
+
 def test_a_comparison_gives_ratios_and_says_how_far_it_goes() -> None:
-    slow = summarise(folded(list(session(Script(seconds=60, slow_rank=1, delay_s=0.03)))))
-    fast = summarise(folded(list(session(Script(seconds=60)))))
-    found = compare(slow, fast)
+    slow, fast = compared(slow_rank=1, delay_s=0.03), compared()
+    found = compare([slow], [fast])
     ratios = {measure.name: measure.ratio for measure in found.measures}
     assert ratios["throughput mean"] == pytest.approx(1.3, rel=0.02)
     assert ratios["step, input wait"] == pytest.approx(0.002 / 0.0095, rel=0.02)
-    assert ratios["step, rest"] is None
-    assert found.intervals_overlap is False and any("one run of each" in note for note in found.notes)
-    assert compare(fast, fast).intervals_overlap is True
+    assert found.intervals_overlap is False and any("fewer than 3 runs" in note for note in found.notes)
+    assert found.sizes[0].verdict == "not told"
+    text = to_text(sections_of_comparison(found))
+    assert "these runs differ, whether others would is not told: throughput median of other is 3" in text
+    same = compare([fast], [fast])
+    assert same.intervals_overlap is True and same.sizes[0].verdict == "no difference shown"
+    assert "no difference shown: throughput median of other is 0.0 % higher" in to_text(sections_of_comparison(same))
+
+
+def test_repeated_runs_show_a_difference_size_by_size() -> None:
+    base = [compared(ranks=n, nodes=1, step_s=0.1 * spread, seed=i) for n in (1, 2) for i, spread in enumerate((0.99, 1.0, 1.01))]
+    other = [compared(ranks=n, nodes=1, step_s=0.104 * spread, seed=9) for n in (2, 4) for spread in (0.991, 1.0, 1.009)]
+    found = compare(base, other)
+    assert [(size.ranks, size.base_runs, size.other_runs, size.basis) for size in found.sizes] == [(2, 3, 3, "between runs")]
+    assert found.sizes[0].verdict == "lower"
+    assert any("6 runs left out" in note for note in found.notes)
+    assert "different, over 3 and 3 runs: throughput median of other is 3." in to_text(sections_of_comparison(found))
 
 
 @pytest.fixture

@@ -1,0 +1,93 @@
+"""Comparing runs: equals are seldom called different, a true 2 % is found, and single runs claim nothing.
+
+The streams have the noise of real runs: neighbouring steps correlate by 0.5, 3 % of steps stall, and each run as a whole differs
+from the next by 0.8 %, which is what a machine of one's own shows between runs of minutes.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+
+import pytest
+
+from distmon.core.comparison import RunValues, compare_runs, run_values
+from distmon.core.fold import apply
+from distmon.core.intervals import median_interval, rate_interval
+from distmon.core.state import SessionState
+from distmon.core.synthetic import Script, session
+
+RUN_SPREAD = 0.008
+STEPS = 400
+RUNS = 60
+PAIRS = 2_000
+
+
+def run(seed: int, slower: float = 0.0) -> RunValues:
+    """One run of steps of about 100 ms with 32 samples each."""
+    source = random.Random(seed)
+    level = math.log(0.1 * (1 + slower)) + source.gauss(0, RUN_SPREAD)
+    durations, wander = [], 0.0
+    for _ in range(STEPS):
+        wander = 0.5 * wander + source.gauss(0, 0.03)
+        durations.append(math.exp(level + wander) * (source.uniform(2, 5) if source.random() < 0.03 else 1))
+    rates = [32 / d for d in durations]
+    found = {"throughput median": median_interval(rates), "throughput mean": rate_interval([32.0] * STEPS, durations)}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+@pytest.fixture(scope="module")
+def equal() -> list[RunValues]:
+    return [run(seed) for seed in range(RUNS)]
+
+
+@pytest.fixture(scope="module")
+def slower() -> list[RunValues]:
+    """The very same runs, each step 2 % longer."""
+    return [run(seed, 0.02) for seed in range(RUNS)]
+
+
+def verdicts(base: list[RunValues], other: list[RunValues], runs: int) -> Counter[str]:
+    """Of the headline measure, for draws of so many runs of each; no run is on both sides."""
+    source, found = random.Random(7), Counter[str]()
+    for _ in range(PAIRS):
+        chosen = source.sample(range(RUNS), 2 * runs)
+        sides = [base[i] for i in chosen[:runs]], [other[i] for i in chosen[runs:]]
+        found[compare_runs(*sides)[0].verdict] += 1
+    return found
+
+
+def test_equals_are_called_different_in_at_most_5_percent(equal: list[RunValues]) -> None:
+    found = verdicts(equal, equal, 5)
+    assert 0.02 < (found["higher"] + found["lower"]) / PAIRS <= 0.05
+    assert not found["not told"]
+
+
+def test_a_true_2_percent_is_found_in_80_percent(equal: list[RunValues], slower: list[RunValues]) -> None:
+    found = verdicts(equal, slower, 5)
+    assert found["lower"] / PAIRS >= 0.80
+    assert not found["higher"]
+
+
+def test_runs_that_were_not_repeated_claim_nothing(equal: list[RunValues], slower: list[RunValues]) -> None:
+    for runs in (1, 2):
+        assert set(verdicts(equal, slower, runs)) <= {"not told", "no difference shown"}
+    assert compare_runs([run(1)], [run(2, 0.10)])[0].verdict == "not told"
+
+
+def test_a_session_gives_its_values() -> None:
+    state = SessionState()
+    for event in session(Script(ranks=2, nodes=1, seconds=30)):
+        apply(state, event)
+    found = run_values(state)
+    assert next(iter(found)) == "throughput median"
+    assert {"throughput mean", "steady step", "step, compute", "duration", "warm-up", "energy", "energy per sample"} <= set(found)
+    effect = compare_runs([found], [found])[0]
+    assert effect.ratio.estimate == 1 and effect.verdict == "no difference shown"
+
+
+def test_a_measure_that_one_run_lacks_is_left_out() -> None:
+    assert [e.name for e in compare_runs([{"duration": 3.0, "energy": 9.0}], [{"duration": 6.0}])] == ["duration"]
+    assert compare_runs([{"duration": 3.0}], [{"duration": 6.0}])[0].verdict == "not told"
+    assert compare_runs([], []) == []
