@@ -1,7 +1,8 @@
 """Where warm-up ends and the steady state begins, found from the step times of a run.
 
 Method: the leading run of outliers against what follows (compilation, caches, queued steps that look fast), then changepoints of
-the mean of log step time (PELT: Killick et al., JASA 2012) after a Hampel filter that hides single stalls from the search.
+log step time (PELT: Killick et al., JASA 2012) on medians of bins that widen along the run, after a Hampel filter that hides
+single stalls from the search. The classes are those of Barrett et al. (OOPSLA 2017). docs/statistics.md has how often it is right.
 """
 
 from __future__ import annotations
@@ -18,9 +19,20 @@ from distmon.core.quantiles import median
 MIN_STEPS = 10
 METHOD = "leading outliers, then PELT changepoints of log step time"
 _WINDOW = 51
-_MAX_POINTS = 400
+_HAMPEL = 11
+_FINE = 64
+"""The first steps are looked at one by one; later bins are a share of 1/_FINE of the steps before them."""
 _SAME_LEVEL = 0.02
 """Segments whose medians agree within this share are one steady state."""
+_SHORT = 200
+"""In a run of fewer steps that share is larger in proportion: its noise wanders too far to be told from small steps."""
+_SAME_ERRORS = 3.0
+"""So are segments that differ by no more than this many standard errors of the difference."""
+_DRIFT_LEVELS = 4
+"""So many levels, each slower than the last, are a drift."""
+_MAX_CORRELATION = 0.8
+_SLACK = 0.1
+"""The correlation that levels alone would feign is cut off at this much above what differences of steps allow."""
 _MAD_TO_SIGMA = 1.4826
 
 Shape = Literal["flat", "warmup", "slowdown", "no_steady_state", "too_few_steps"]
@@ -34,7 +46,9 @@ class Warmup(Struct, frozen=True, kw_only=True):
     duration_s: float | None = None
     excess_s: float | None = None
     steady_step_s: float | None = None
-    """Median of the steps after warm-up."""
+    """Median of the steady steps."""
+    steady_from: int | None = None
+    """The first steady step. After `steps` only for a slowdown: what was faster before is neither warm-up nor steady."""
     leading_steps: int = 0
     """Steps at the start that differ from all that follows: to be left out of means even where no steady state was found."""
     stalls: int = 0
@@ -50,25 +64,28 @@ def find_warmup(durations: Sequence[float]) -> Warmup:
     lead = _leading_outliers(logs)
     if lead > n // 2:
         return Warmup(shape="no_steady_state", steps=None)
-    level_change, slower_later = _changepoint_warmup(logs[lead:])
-    steps = lead + level_change
-    if steps > n // 2:
+    shape, start = _last_level(logs[lead:])
+    if shape == "no_steady_state" or (shape == "warmup" and lead + start > n // 2):
         return Warmup(shape="no_steady_state", steps=None, leading_steps=lead)
-    steady = median(durations[steps:]) or 0.0
-    shape: Shape = "slowdown" if slower_later else "warmup" if steps else "flat"
+    steps = lead + start if shape == "warmup" else lead
+    steady = median(durations[lead + start :]) or 0.0
     return Warmup(
-        shape=shape,
+        shape="warmup" if shape == "flat" and lead else shape,
         steps=steps,
         leading_steps=lead,
         duration_s=math.fsum(durations[:steps]),
         excess_s=math.fsum(d - steady for d in durations[:steps]),
         steady_step_s=steady,
+        steady_from=lead + start,
         stalls=sum(d > 3 * steady for d in durations[steps:]),
     )
 
 
 def _leading_outliers(logs: list[float]) -> int:
-    """How many steps at the start differ from the window that follows each; the run ends at three that do not."""
+    """How many steps at the start differ from the window that follows each.
+
+    It ends at three that do not, or at the first step already: a stall later on is no warm-up.
+    """
     end = calm = 0
     for i, value in enumerate(logs[:-3]):
         ahead = logs[i + 1 : i + 1 + _WINDOW]
@@ -77,7 +94,7 @@ def _leading_outliers(logs: list[float]) -> int:
             end, calm = i + 1, 0
         else:
             calm += 1
-            if calm == 3:
+            if calm == 3 or end == 0:
                 break
     return end
 
@@ -87,59 +104,102 @@ def _centre_and_spread(values: Sequence[float]) -> tuple[float, float]:
     return centre, _MAD_TO_SIGMA * (median(abs(v - centre) for v in values) or 0.0)
 
 
-def _changepoint_warmup(logs: list[float]) -> tuple[int, bool]:
-    """Steps before the last level is reached from a slower one, and whether the run instead slows down later."""
-    width = max(1, math.ceil(len(logs) / _MAX_POINTS))
-    points = [median(logs[i : i + width]) or 0.0 for i in range(0, len(logs), width)]
-    if len(points) < 2 * MIN_STEPS:
-        return 0, False
-    points = _hampel(points)
-    starts = _pelt(points)
-    levels = [median(points[a:b]) or 0.0 for a, b in zip(starts, [*starts[1:], len(points)], strict=True)]
-    first = len(levels) - 1
-    while first > 0 and abs(levels[first - 1] - levels[-1]) <= _SAME_LEVEL:
+def _last_level(logs: list[float]) -> tuple[Shape, int]:
+    """What the levels of a series make of it, and the step from which the last one holds (0 for a drift, which has none)."""
+    if len(logs) < 2 * MIN_STEPS:
+        return "flat", 0
+    starts, points, weights = _bins(logs)
+    own, factor = _noise(logs)
+    variance = own * factor
+    calm = _hampel(points, [4 * math.sqrt(own / weight) for weight in weights])
+    edges = [*_pelt(calm, weights, 3 * math.log(len(points)) * variance), len(points)]
+    levels = [median(points[a:b]) or 0.0 for a, b in pairwise(edges)]
+    sizes = [math.fsum(weights[a:b]) for a, b in pairwise(edges)]
+    same, first = _SAME_LEVEL * max(1.0, _SHORT / len(logs)), len(levels) - 1
+    while first > 0:
+        error = math.sqrt(variance * (1 / sizes[first - 1] + 1 / math.fsum(sizes[first:])))
+        if abs(levels[first - 1] - levels[-1]) > max(same, _SAME_ERRORS * error):
+            break
         first -= 1
-    before = levels[:first]
-    if not before:
-        return 0, False
-    if before[-1] < levels[-1]:
-        return 0, True
-    return min(starts[first] * width, len(logs)), False
+    start = starts[edges[first]]
+    if first == 0:
+        return "flat", 0
+    if start > len(logs) // 2:
+        drifting = first >= _DRIFT_LEVELS - 1 and all(a < b for a, b in pairwise(levels))
+        return ("slowdown", 0) if drifting else ("no_steady_state", start)
+    return ("slowdown" if levels[first - 1] < levels[-1] else "warmup"), start
 
 
-def _hampel(points: list[float]) -> list[float]:
-    """Replaces points over 4 robust sigmas from the median of their window by that median."""
-    half = _WINDOW // 2
+def _bins(logs: list[float]) -> tuple[list[int], list[float], list[float]]:
+    """(starts, medians, weights): the weight is the number of single steps whose mean would be known as well as the median."""
+    starts, points, weights = [], [], []
+    start = 0
+    while start < len(logs):
+        end = min(start + max(start // _FINE, 1), len(logs))
+        starts.append(start)
+        points.append(median(logs[start:end]) or 0.0)
+        weights.append(1 + 2 / math.pi * (end - start - 1))
+        start = end
+    return starts, points, weights
+
+
+def _noise(logs: list[float]) -> tuple[float, float]:
+    """Variance of a step, and (1 + rho) / (1 - rho) for its correlation: such noise wanders, and must not look like levels.
+
+    rho is how often neighbours within short pieces lie on the same side of the piece's median, but no more than differences two
+    and three steps apart allow, which hardly see levels: VAR(x[t+k] - x[t]) = 2 VAR(x) (1 - rho^k).
+    """
+    n = len(logs)
+    length = min(max(n // 4, 12), 50)
+    pieces = [_without_stalls(logs[a : a + length]) for a in range(0, n - length + 1, max(length, n // 40))]
+    same = pairs = 0
+    for piece in pieces:
+        middle = median(piece) or 0.0
+        same += sum((a > middle) == (b > middle) for a, b in pairwise(piece))
+        pairs += len(piece) - 1
+    rho = math.sin(math.pi / 2 * (2 * same / pairs - 1))
+    spreads = [
+        median(abs(b - a) for piece in pieces for a, b in zip(piece, piece[lag:], strict=False)) or 0.0 for lag in (1, 2, 3)
+    ]
+    one, two, three = (max(_MAD_TO_SIGMA * spread, 1e-4) ** 2 for spread in spreads)
+    farther = ((two / one - 1) + (math.sqrt(max(4 * three / one - 3, 0.0)) - 1) / 2) / 2
+    rho = min(max(min(rho + (1 + 4 * rho) / length, farther + _SLACK), 0.0), _MAX_CORRELATION)
+    return one / 2 / (1 - rho), (1 + rho) / (1 - rho)
+
+
+def _without_stalls(piece: list[float]) -> list[float]:
+    centre, spread = _centre_and_spread(piece)
+    return [value for value in piece if abs(value - centre) <= 4 * spread]
+
+
+def _hampel(points: list[float], limits: list[float]) -> list[float]:
+    """Replaces points that lie further from the median of their window than their limit by that median."""
+    half = _HAMPEL // 2
     filtered = []
     for i, value in enumerate(points):
-        centre, spread = _centre_and_spread(points[max(0, i - half) : i + half + 1])
-        filtered.append(centre if abs(value - centre) > 4 * spread else value)
+        centre = median(points[max(0, i - half) : i + half + 1]) or 0.0
+        filtered.append(centre if abs(value - centre) > limits[i] else value)
     return filtered
 
 
-def _pelt(points: list[float]) -> list[int]:
-    """Starts of the segments of constant mean that minimise squared error plus a penalty per changepoint.
-
-    The penalty is 3 ln n times the noise variance, scaled for autocorrelation.
-    """
+def _pelt(points: list[float], weights: list[float], penalty: float) -> list[int]:
+    """Starts of the segments of constant mean that minimise weighted squared error plus a penalty per changepoint."""
     n = len(points)
-    differences = [b - a for a, b in pairwise(points)]
-    sigma = max(_centre_and_spread(differences)[1] / math.sqrt(2), 1e-4)
-    penalty = 3 * math.log(n) * sigma**2 * _autocorrelation_factor(points[n // 2 :])
-    sums, squares = [0.0], [0.0]
-    for value in points:
-        sums.append(sums[-1] + value)
-        squares.append(squares[-1] + value * value)
+    weight, sums, squares = [0.0], [0.0], [0.0]
+    for value, w in zip(points, weights, strict=True):
+        weight.append(weight[-1] + w)
+        sums.append(sums[-1] + w * value)
+        squares.append(squares[-1] + w * value * value)
 
     def cost(a: int, b: int) -> float:
-        return squares[b] - squares[a] - (sums[b] - sums[a]) ** 2 / (b - a)
+        return squares[b] - squares[a] - (sums[b] - sums[a]) ** 2 / (weight[b] - weight[a])
 
     best, previous, candidates = [-penalty] + [math.inf] * n, [0] * (n + 1), [0]
     for end in range(3, n + 1):
         options = [(best[start] + cost(start, end), start) for start in candidates if end - start >= 3]
         value, previous[end] = min(options)
         best[end] = value + penalty
-        candidates = [start for start in candidates if end - start < 3 or best[start] + cost(start, end) <= best[end]]
+        candidates = [c for c in candidates if end - c < 3] + [start for found, start in options if found <= best[end]]
         if end >= 5:
             candidates.append(end - 2)
     starts, end = [], n
@@ -147,15 +207,3 @@ def _pelt(points: list[float]) -> list[int]:
         starts.append(previous[end])
         end = previous[end]
     return starts[::-1]
-
-
-def _autocorrelation_factor(points: list[float]) -> float:
-    """(1 + rho) / (1 - rho) of lag 1, at least 1: correlated noise wanders, and must not look like levels."""
-    mean = math.fsum(points) / len(points)
-    centred = [p - mean for p in points]
-    variance = math.fsum(c * c for c in centred)
-    if variance == 0:
-        return 1.0
-    rho = math.fsum(a * b for a, b in pairwise(centred)) / variance
-    rho = min(max(rho, 0.0), 0.9)
-    return (1 + rho) / (1 - rho)

@@ -3,13 +3,15 @@
 import json
 import random
 import statistics
+import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distmon.core.warmup import find_warmup
+from distmon.core.step_series import NOISES, SHAPES, series
+from distmon.core.warmup import Warmup, find_warmup
 
 CASE = Path(__file__).parents[1] / "data/cases/ST-04"
 SERIES = json.loads((CASE / "series.json").read_text())
@@ -48,18 +50,61 @@ def test_slow_drift_is_not_swallowed() -> None:
 def test_seeded_truth(n: int, plateau: int, factor: float) -> None:
     rng = random.Random(n + plateau)
     stalls = [3 if rng.random() < 0.03 else 1 for _ in range(n)]
-    series = [0.1 * (factor if i < plateau else 1) * rng.lognormvariate(0, 0.03) * stalls[i] for i in range(n)]
-    found = find_warmup(series)
+    values = [0.1 * (factor if i < plateau else 1) * rng.lognormvariate(0, 0.03) * stalls[i] for i in range(n)]
+    found = find_warmup(values)
     assert found.steps is not None
     assert abs(found.steps - plateau) <= 2
-    assert found.steady_step_s == pytest.approx(statistics.median(series[plateau:]), rel=0.005)
+    assert found.steady_step_s == pytest.approx(statistics.median(values[plateau:]), rel=0.005)
+
+
+def tried(length: int, seeds: int) -> list[tuple[Warmup, float | None]]:
+    """(what was found, median of the truly steady steps; None where there are none) of every shape and noise."""
+    found = []
+    for shape in SHAPES:
+        for noise in NOISES:
+            for seed in range(seeds):
+                values, truth = series(shape, noise, length, seed)
+                steady = None if truth.steady_from is None else statistics.median(values[truth.steady_from :])
+                found.append((find_warmup(values), steady))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("length", "seeds", "tolerance", "least"), [(50, 8, 0.015, 0.85), (200, 4, 0.005, 0.95), (1_000, 2, 0.005, 0.95)]
+)
+def test_steady_states_of_every_shape_and_noise(length: int, seeds: int, tolerance: float, least: float) -> None:
+    """The short form of bench/statistics.py, which has the whole table."""
+    results = tried(length, seeds)
+    unsteady = [found.shape == "no_steady_state" for found, steady in results if steady is None]
+    assert sum(unsteady) >= least * len(unsteady)
+    steady = [(found.steady_step_s, truth) for found, truth in results if truth is not None]
+    assert sum(value is None for value, _ in steady) <= 0.02 * len(steady)
+    near = [abs(value / truth - 1) <= tolerance for value, truth in steady if value is not None]
+    assert sum(near) >= 0.98 * len(near)
+
+
+def test_a_plateau_of_40_in_10_000_steps_is_found_within_a_tenth_of_a_second() -> None:
+    values, _ = series("low_plateau", "heavy", 10_000, 0)
+    begun = time.process_time()
+    found = find_warmup(values)
+    assert time.process_time() - begun < 0.1
+    assert found.shape == "warmup"
+    assert found.steps == pytest.approx(40, abs=3)
+
+
+def test_what_was_faster_before_a_slowdown_is_neither_warm_up_nor_steady() -> None:
+    values, truth = series("slowdown", "normal", 400, 0)
+    found = find_warmup(values)
+    assert (found.shape, found.steps) == ("slowdown", 0)
+    assert found.steady_from == pytest.approx(truth.steady_from, abs=8)
 
 
 @given(st.lists(st.floats(1e-6, 1e3), max_size=300))
-def test_any_series_is_answered_within_its_bounds(series: list[float]) -> None:
-    found = find_warmup(series)
+def test_any_series_is_answered_within_its_bounds(values: list[float]) -> None:
+    found = find_warmup(values)
     if found.steps is None:
         assert found.shape in ("too_few_steps", "no_steady_state")
     else:
-        assert 0 <= found.steps <= len(series) // 2
-        assert found.duration_s == pytest.approx(sum(series[: found.steps]))
+        assert found.steady_from is not None
+        assert 0 <= found.steps <= found.steady_from <= len(values) // 2
+        assert found.duration_s == pytest.approx(sum(values[: found.steps]))
