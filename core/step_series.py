@@ -1,6 +1,6 @@
 """A seeded generator of step times whose steady state is known: 12 shapes, 3 kinds of noise, any length.
 
-Tests and docs/statistics.md (made by bench/statistics.py) use the same series.
+Tests and docs/statistics.md (made by bench/accuracy.py) use the same series.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Method: the leading run of outliers against what follows (compilation, caches, queued steps that look fast), then changepoints of
 log step time (PELT: Killick et al., JASA 2012) on medians of bins that widen along the run, after a Hampel filter that hides
-single stalls from the search. The classes are those of Barrett et al. (OOPSLA 2017). docs/statistics.md has how often it is right.
+single stalls from the search. Classes are those of Barrett et al. (OOPSLA 2017). docs/statistics.md says how often it is right.
 """
 
 from __future__ import annotations

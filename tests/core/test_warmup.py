@@ -73,7 +73,7 @@ def tried(length: int, seeds: int) -> list[tuple[Warmup, float | None]]:
     ("length", "seeds", "tolerance", "least"), [(50, 8, 0.015, 0.85), (200, 4, 0.005, 0.95), (1_000, 2, 0.005, 0.95)]
 )
 def test_steady_states_of_every_shape_and_noise(length: int, seeds: int, tolerance: float, least: float) -> None:
-    """The short form of bench/statistics.py, which has the whole table."""
+    """The short form of bench/accuracy.py, which has the whole table."""
     results = tried(length, seeds)
     unsteady = [found.shape == "no_steady_state" for found, steady in results if steady is None]
     assert sum(unsteady) >= least * len(unsteady)

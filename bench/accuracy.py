@@ -1,6 +1,6 @@
 """The tables of docs/statistics.md: warm-up beside MSER-5, Geweke and PELT as warmup_stats uses it, and the cover of intervals.
 
-python bench/statistics.py [--seeds 40] [--trials 400] > tables.md
+python bench/accuracy.py [--seeds 40] [--trials 400] > tables.md
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def mser5(values: Sequence[float]) -> int | None:
 
 
 def geweke(values: Sequence[float]) -> int | None:
-    """Geweke (1992): tenths are cut until the first tenth and the second half agree (|z| < 1.96), by batch means; None at half."""
+    """Geweke (1992): tenths are cut until the first tenth and the second half agree (|z| < 1.96), by batch means."""
     n = len(values)
     for cut in range(0, n // 2, max(n // 20, 1)):
         rest = values[cut:]
@@ -64,9 +64,9 @@ def _batch_error(values: Sequence[float]) -> float:
 
 
 def warmup_stats(values: Sequence[float]) -> int | None:
-    """Barrett et al. (2017): outliers beyond 3 (P90 - P10) of a window of 200 cut off, PELT on mean and variance with penalty 15 ln n,
+    """Barrett et al. (2017): PELT on mean and variance with a penalty of 15 ln n, outliers cut off at 3 (P90 - P10) of 200 steps.
 
-    segments equal within the larger of the last one's variance and 1 ms; the last 500 steps (here half, if shorter) must be steady.
+    Segments are equal within the larger of the last one's variance and 1 ms; the last 500 steps (half, if fewer) must be steady.
     """
     n = len(values)
     calm = list(values)
@@ -116,7 +116,7 @@ METHODS: dict[str, Cut] = {"distmon": ours, "MSER-5": mser5, "Geweke": geweke, "
 
 
 def warmup_table(seeds: int) -> Iterable[str]:
-    """For each length and method: the share within the limit, the worst cell, no steady state found and falsely found, CPU time."""
+    """For each length and method: the share within the limit, the worst cell, no steady state found and falsely so."""
     yield "| steps | method | within limit | worst cell | no steady state found | falsely | CPU of a series |"
     yield "| --- | --- | --- | --- | --- | --- | --- |"
     for n in LENGTHS:
@@ -208,7 +208,7 @@ def _coverage_row(n: int, rho: float, trials: int) -> str:
 
 
 def scaling_table(trials: int) -> Iterable[str]:
-    """How often the band of 90 % at twice the most ranks holds the true throughput; three runs with 3 % noise at 1 to 16 ranks."""
+    """How often the band of 90 % at twice the most ranks holds the truth; three runs with 3 % noise at 1 to 16 ranks."""
     yield "| truth | law | in the band | refused |"
     yield "| --- | --- | --- | --- |"
     for truth, kappa in (("contention alone", 0.0), ("contention and coherence", 0.001)):
