@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 import time
@@ -181,6 +182,7 @@ def _wait_for_end(conversation: Conversation) -> None:
             return
 
 
+@functools.lru_cache
 def probe_files() -> dict[str, str]:
     """What a rank on another host loads, by path: always this distmon's own probe, whatever is installed there."""
     return {str(path.relative_to(_PROBE)): path.read_text(encoding="utf-8") for path in sorted(_PROBE.rglob("*.py"))}

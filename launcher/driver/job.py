@@ -59,6 +59,7 @@ class Job:
         self.generation = -1
         self._unready = 0
         self._first_waits = False
+        self._told_progress = ("", "")
         self.resets: Optional[int] = None
         """How often Horovod's elastic driver has reset the job."""
         self._ranks: Dict[Tuple[str, int], int] = {}
@@ -88,7 +89,9 @@ class Job:
 
     def progress(self, stage: str, detail: str, limit: str = "") -> None:
         """Tell what the launch waits for, and how long Horovod lets it."""
-        self.writer.emit("progress", stage=stage, detail=detail, limit_s=self.limits.get(limit))
+        if (stage, detail) != self._told_progress:
+            self._told_progress = stage, detail
+            self.writer.emit("progress", stage=stage, detail=detail, limit_s=self.limits.get(limit))
 
     def rank_waits(self) -> None:
         """A rank is there and waits for the others; the first one's patience is the round's."""

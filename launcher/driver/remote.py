@@ -3,6 +3,7 @@
 The same path serves this host (a child process) and others (through the user's ssh).
 """
 
+import functools
 import json
 import os
 import shlex
@@ -27,7 +28,9 @@ module.main()
 """
 
 
+@functools.lru_cache(maxsize=None)
 def _sources(modules: Sequence[str]) -> List[Any]:
+    """Read once: a distmon that is replaced during a job does not send its hosts what it does not speak itself."""
     folder = os.path.dirname(os.path.abspath(__file__))
     sources = []
     for name in modules:
