@@ -299,7 +299,8 @@ def rank_rows(state: SessionState) -> list[RankRow]:
     generation = current_generation(state)
     skip = steps_set_aside(generation) if generation else 0
     taking_part = generation.ranks if generation else {}
-    recents = {number: recent_split(r) for number, r in taking_part.items()}
+    sums = {number: r.last_totals(RECENT) for number, r in taking_part.items()}
+    recents = {number: split(total) for number, total in sums.items()}
     exposed = sorted(s.exposed_communication for s in recents.values() if s and s.exposed_communication is not None)
     usual = quantile(exposed, 0.5)
     rows = []
@@ -317,7 +318,7 @@ def rank_rows(state: SessionState) -> list[RankRow]:
                 recent=recent,
                 steady=split(made.steady(skip)) if made else None,
                 lateness_s=usual - own if usual is not None and own is not None else None,
-                samples_per_s=_recent_rate(made) if made else None,
+                samples_per_s=_rate(sums[number]) if made else None,
                 unseen=known.unseen if known else {},
             )
         )
@@ -329,8 +330,7 @@ def recent_split(rank: RankSteps, count: int = RECENT) -> Split | None:
     return split(rank.last_totals(count))
 
 
-def _recent_rate(rank: RankSteps) -> float | None:
-    total = rank.last_totals(RECENT)
+def _rate(total: Totals) -> float | None:
     if not total.duration_ns or total.sampled_steps < total.steps:
         return None
     return total.samples / total.duration_ns * 1e9

@@ -23,12 +23,14 @@ from distmon.tui.ports import Job, Player, Source
 from distmon.tui.screens.cockpit import Cockpit
 from distmon.tui.terminal import hung_up, on_hangup
 from distmon.tui.theme import ANSI, DARK, PALETTES, textual_theme
-from distmon.tui.view.facts import facts
+from distmon.tui.view.facts import Facts, facts
 
 FRAME_S = 0.25
 """Data is drawn this often; keys are answered at once."""
-TAKE_EVERY_S, TAKE_S = 0.1, 0.025
-"""Events are taken in this often, and for at most so long: a burst from a thousand ranks must not hold up a key."""
+TAKE_EVERY_S, TAKE_S, PAUSE_S = 0.1, 0.01, 0.004
+"""Events are taken in this often, for at most so long, and after such a pause when more wait: a burst must not hold up a key."""
+LATEST_S = 1.0
+"""While events of a burst wait, the screen waits for them, but not longer than this."""
 
 
 class DistmonApp(App[int]):
@@ -56,6 +58,12 @@ class DistmonApp(App[int]):
         self.source, self.player, self.job = source, player, job
         self.state = state if state is not None else SessionState()
         self._budget = Budget()
+        self._behind = False
+        """Whether the source had more events than were taken in."""
+        self._drawn_at = 0.0
+        self._more_due = False
+        self._measuring = False
+        """Whether a thread looks at the state, which must then stay as it is."""
         self._own_filters = [AsciiFilter()] if ascii_only(environment) else []
         for palette in PALETTES.values():
             self.register_theme(textual_theme(palette))
@@ -89,14 +97,28 @@ class DistmonApp(App[int]):
     # --- data -----------------------------------------------------------------------------------------------------
 
     def take_events(self) -> None:
-        """Fold what the source has, for at most TAKE_S; the rest waits for the next frame."""
+        """Fold what the source has, for at most TAKE_S; the rest waits for a moment in which keys are answered."""
+        if self._measuring:
+            return
         if self.player is not None and (sought := self.player.take_state()) is not None:
             self.state, self._budget = sought, Budget()
         deadline = time.perf_counter() + TAKE_S
+        self._behind = True
         for count, event in enumerate(self.source.poll(), 1):
             apply(self.state, event)
             if count % 16 == 0 and time.perf_counter() > deadline:
+                self._take_more_soon()
                 return
+        self._behind = False
+
+    def _take_more_soon(self) -> None:
+        if not self._more_due:
+            self._more_due = True
+            self.set_timer(PAUSE_S, self._take_more)
+
+    def _take_more(self) -> None:
+        self._more_due = False
+        self.take_events()
 
     def frame(self) -> None:
         """One data frame: take events in, draw if there were any."""
@@ -106,12 +128,30 @@ class DistmonApp(App[int]):
             os.kill(os.getpid(), signal.SIGHUP)
             return
         self.take_events()
+        if self._measuring or (self._behind and time.monotonic() - self._drawn_at < LATEST_S):
+            return
         fresh = self._budget.due(self.state.events)
         if fresh is None:
             return
-        begun = time.process_time()
-        self.cockpit.show(facts(self.state, self.cockpit.facts, fresh))
-        self._budget.spent(fresh, time.process_time() - begun)
+        if fresh and self._budget.heavy:
+            self._measuring = True
+            self.run_worker(self._measure(fresh), name="measures")
+        else:
+            self._draw(fresh)
+
+    def _draw(self, fresh: tuple[str, ...], measured: Facts | None = None) -> None:
+        self._drawn_at = time.monotonic()
+        begun = time.thread_time()
+        self.cockpit.show(measured or facts(self.state, self.cockpit.facts, fresh))
+        if measured is None:
+            self._budget.spent(fresh, time.thread_time() - begun)
+
+    async def _measure(self, fresh: tuple[str, ...]) -> None:
+        """In a thread of its own: what walks over very many ranks. No event is taken in meanwhile, and keys are answered."""
+        measured, spent = await asyncio.to_thread(_timed_facts, self.state, self.cockpit.facts, fresh)
+        self._measuring = False
+        self._budget.spent(fresh, spent)
+        self._draw((), measured)
 
     # --- leaving --------------------------------------------------------------------------------------------------
 
@@ -176,6 +216,12 @@ class DistmonApp(App[int]):
                 yield SystemCommand(command.label, command.help, partial(self.cockpit.do, command))
 
 
+def _timed_facts(state: SessionState, before: Facts, fresh: tuple[str, ...]) -> tuple[Facts, float]:
+    """The facts, and the CPU time of this thread that they took."""
+    begun = time.thread_time()
+    return facts(state, before, fresh), time.thread_time() - begun
+
+
 def few_colours(environment: Mapping[str, str]) -> bool:
     """True where the terminal's own sixteen colours, or none, are all there is."""
     if environment.get("NO_COLOR"):
@@ -188,6 +234,10 @@ def few_colours(environment: Mapping[str, str]) -> bool:
 
 
 def freeze_garbage() -> None:
-    """What is alive after the first paint stays alive: leave it out of later collections."""
+    """What is alive after the first paint stays alive: leave it out of later collections, and make full ones rare.
+
+    The state is large and without cycles; a full collection over it would hold up a key by tens of milliseconds.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(10_000, 20, 1_000)

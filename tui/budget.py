@@ -11,6 +11,7 @@ SHARE, LONGEST_PAUSE_S = 0.05, 5.0
 """What walks over all ranks may take this share of the time, and waits for at most so long."""
 APART_S = 0.05
 """When all groups together take longer than this, they are asked for one at a time, so that no key waits for all of them."""
+HEAVY_S = 0.01
 
 
 class Budget:
@@ -34,6 +35,11 @@ class Budget:
             return () if changed else None
         apart = sum(self._cost.values()) > APART_S
         return tuple(self._stale[:1] if apart else self._stale)
+
+    @property
+    def heavy(self) -> bool:
+        """Whether one group takes so long that keys should not wait for it."""
+        return max(self._cost.values(), default=0.0) > HEAVY_S
 
     def spent(self, groups: tuple[str, ...], seconds: float) -> None:
         """What a frame that renewed these groups took."""

@@ -105,7 +105,7 @@ class Overview(Page):
         caption = matches(text, len(keys), nodes.present(facts))
         if column != "node":
             caption += [("  " * bool(caption) + "by ", "muted"), (column + ("↓" if descending else "↑"), "accent")]
-        self.nodes.show(keys, partial(nodes.card, facts), caption)
+        self.nodes.show(keys, partial(nodes.card, facts), caption, partial(nodes.card_stamp, facts))
         self._tell_departure(self.nodes, "node", partial(nodes.name_of_key, facts))
 
     def _tell_departure(self, panel: RowsPanel[Any], kind: str, name: Callable[[Any], str]) -> None:
@@ -139,6 +139,9 @@ class Overview(Page):
         if subject is not None:
             write = partial(details_lines, facts, subject)
             self.details.show(write, [("Esc closes", "muted")], details_title(facts, subject))
+
+    def drawn_with(self, panel: str) -> tuple[str, ...]:
+        return (panel, "details")
 
     # --- what the user does ---------------------------------------------------------------------------------------
 
@@ -179,7 +182,7 @@ class Overview(Page):
         """Open details follow the selection."""
         if self.choices.details is not None and self.choices.details[0] == self._subject(event.panel)[0]:
             self.choices.details = self._subject(event.panel)
-        self.redraw()
+        self.redraw(str(event.panel.id), "details")
 
     def _subject(self, panel: RowsPanel[object]) -> tuple[str, object]:
         return ("rank" if panel is self.ranks else "node", panel.model.selected)

@@ -114,6 +114,10 @@ class Page(Board):
         """Whether panels have whole frames in the current layout."""
         return is_boxed(self.size.width, self.size.height)
 
+    def drawn_with(self, panel: str) -> tuple[str, ...]:
+        """The parts to draw again when the order or the filter of a panel changes; none means all."""
+        return ()
+
     def open_subject(self, subject: object) -> None:
         """Shows what another screen sent the user here for."""
 
@@ -223,12 +227,16 @@ class Page(Board):
         next(iter(self.parts())).refresh(layout=True)
         self._draw(places)
 
-    def redraw(self) -> None:
-        """Draw; drawing may itself close details, so what decides the layout is looked at before and after."""
+    def redraw(self, *only: str) -> None:
+        """Draw, or draw `only` some parts: a key that changes one of them should not wait for the others.
+
+        Drawing may itself close details, so what decides the layout is looked at before and after.
+        """
         if not self.is_current:
             return
         if self.situation() == self._arranged_for:
-            self._draw(self.plan(self.size.width, self.size.height))
+            places = self.plan(self.size.width, self.size.height)
+            self._draw([name for name in places if not only or name in only])
         if self.situation() != self._arranged_for:
             self.rearrange()
 
@@ -288,7 +296,7 @@ class Page(Board):
 
     def set_filter(self, text: str) -> None:
         self.choices.filters[self.filter_target] = text
-        self.redraw()
+        self.redraw(*self.drawn_with(self.filter_target))
 
     def change_sort(self, change: Callable[[str, tuple[str, ...]], None]) -> None:
         """Sort the focused panel otherwise, and say how."""
@@ -301,13 +309,13 @@ class Page(Board):
         column, descending = self.choices.sorts[panel]
         words = column.replace("_", " ")
         self.frame.say(f"{panel} by {words}, {'largest' if descending else 'smallest'} first")
-        self.redraw()
+        self.redraw(*self.drawn_with(panel))
 
     def on_rows_panel_sort_asked(self, event: RowsPanel.SortAsked) -> None:
         name = event.panel.id or ""
         if name in self.SORTS:
             self.choices.sort_by(name, event.column)
-            self.redraw()
+            self.redraw(*self.drawn_with(name))
 
     def toggle_problems(self) -> None:
         self.choices.problems = not self.choices.problems

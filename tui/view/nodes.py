@@ -11,6 +11,7 @@ from distmon.core.readings import (
     cores_on,
     gpu_power_w,
     gpu_utilization_percent,
+    memory_in_use,
     memory_percent,
     network_total,
     reading_age_s,
@@ -19,6 +20,7 @@ from distmon.core.state import NodeState
 from distmon.tui.format import MISSING, age, clean, compact, fit, percent, size, watts
 from distmon.tui.theme import Palette
 from distmon.tui.view.facts import Facts
+from distmon.tui.view.node_readings import field_line, reading_lines
 from distmon.tui.view.words import node_state
 from distmon.tui.widgets.line import Line, spread
 from distmon.tui.widgets.meter import cores, load_role, meter, sparkline
@@ -67,6 +69,12 @@ def card(facts: Facts, key: str, palette: Palette, width: int, height: int, sele
         return lines
     mark = palette.style("text", selected=True)
     return [Line([(text, style + mark if style.bgcolor is None else style) for text, style in line.pieces]) for line in lines]
+
+
+def card_stamp(facts: Facts, key: str) -> object:
+    """What a card's looks depend on: while it is the same the card need not be written again."""
+    node = facts.state.nodes[key]
+    return (id(node.sample), node_status(facts.state, node), age(reading_age_s(facts.state, node)), node.host)
 
 
 def _title(facts: Facts, node: NodeState, palette: Palette, name_width: int) -> Line:
@@ -144,7 +152,7 @@ def _block(facts: Facts, node: NodeState, palette: Palette, width: int) -> list[
     mem_line = (
         Line([("  mem ", style("muted"))]).extend(meter(palette, memory, bar)).add(percent(memory, 5) + "  ", style("text"))
     )
-    mem_line.add(f"{size(sample.memory_used_bytes)}/{size(sample.memory_total_bytes)}", style("muted"))
+    mem_line.add(_memory(sample), style("muted"))
     net = network_total(sample)
     rates = f"↓{fit(size(net.received_bytes_per_s), 5, 'right')} ↑{fit(size(net.sent_bytes_per_s), 5, 'right')}/s"
     power = Line([("power", style("muted")), (fit(watts(node_power_w(sample)), 6, "right"), style("text"))])
@@ -186,33 +194,7 @@ def detail(facts: Facts, key: str, palette: Palette, width: int) -> list[Line]:
         return [*lines, Line([("no reading yet", style("muted"))])]
     lines += _cpu_lines(node, sample, palette, width)
     lines += [_gpu_detail(gpu, palette) for gpu in sample.gpus]
-    for net in sample.networks:
-        text = (
-            f"↓{size(net.received_bytes_per_s)}/s ↑{size(net.sent_bytes_per_s)}/s" + "  used by training" * net.used_by_training
-        )
-        lines.append(_field(palette, f"net {net.name}", text))
-    for port in sample.infiniband:
-        lines.append(_field(palette, f"ib {port.name}", f"↓{size(port.received_bytes_per_s)}/s ↑{size(port.sent_bytes_per_s)}/s"))
-    for engine in sample.engines:
-        clock = "" if engine.clock_mhz is None else f"  {engine.clock_mhz:.0f} MHz"
-        load = percent(engine.utilization_percent).strip() if engine.on else "off"
-        lines.append(_field(palette, f"engine {engine.name}", load + clock))
-    for waiting in sample.pressures:
-        some, full = percent(waiting.some_percent).strip(), percent(waiting.full_percent).strip()
-        lines.append(_field(palette, f"wait {waiting.resource}", f"some {some}  all {full} of the last 10 s"))
-    for disk in sample.disks:
-        rates = f"read {size(disk.read_bytes_per_s)}/s  written {size(disk.written_bytes_per_s)}/s"
-        lines.append(_field(palette, f"disk {disk.name}", f"{rates}  busy {percent(disk.busy_percent).strip()}"))
-    for rail in sample.power:
-        lines.append(
-            _field(palette, f"power {rail.name}", watts(rail.watts) + (f"  within {rail.within}" if rail.within else ""))
-        )
-    lines += [_field(palette, f"temp {t.name}", f"{t.celsius:.0f}°C") for t in sample.temperatures]
-    for process in sample.processes:
-        rank = MISSING if process.rank is None else process.rank
-        text = f"pid {process.pid}  cpu {percent(process.cpu_percent).strip()}  memory {size(process.memory_bytes)}"
-        lines.append(_field(palette, f"rank {rank}", text))
-    lines += [_field(palette, f"{name} {MISSING}", reason, "warn") for name, reason in sample.unavailable.items()]
+    lines += reading_lines(sample, palette)
     return lines + _means(node, palette)
 
 
@@ -234,8 +216,14 @@ def _cpu_lines(node: NodeState, sample: NodeSampled, palette: Palette, width: in
         )
     memory = Line([(fit("memory", 16), style("muted"))]).extend(meter(palette, memory_percent(sample), 20))
     memory.add(percent(memory_percent(sample), 5), style("text"))
-    lines.append(memory.add(f"  {size(sample.memory_used_bytes)}/{size(sample.memory_total_bytes)}", style("muted")))
-    return lines
+    return [*lines, memory.add("  " + _memory(sample), style("muted"))]
+
+
+def _memory(sample: NodeSampled) -> str:
+    memory = memory_in_use(sample)
+    if memory is None:
+        return f"{MISSING}/{size(sample.memory_total_bytes)}"
+    return f"{size(memory.used_bytes)}/{size(memory.total_bytes)}" + ("" if memory.of == "node" else f" of the {memory.of}")
 
 
 def _gpu_detail(gpu: GpuReading, palette: Palette) -> Line:
@@ -256,14 +244,10 @@ def _gpu_detail(gpu: GpuReading, palette: Palette) -> Line:
     return line.add("  " + clean(", ".join(reasons)), style("warn")) if reasons else line
 
 
-def _field(palette: Palette, name: str, value: str, role: str = "text") -> Line:
-    return Line([(fit(clean(name), 15) + " ", palette.style("muted")), (clean(value), palette.style(role))])
-
-
 def _means(node: NodeState, palette: Palette) -> list[Line]:
     means = node_means(node)
     text = f"cpu {percent(means.cpu_percent).strip()}  power {watts(means.power_w)}  energy {compact(means.energy_j)} J"
-    return [_field(palette, "session mean", text + (f" ({means.energy_covers})" if means.energy_covers else ""))]
+    return [field_line(palette, "session mean", text + (f" ({means.energy_covers})" if means.energy_covers else ""))]
 
 
 def listed(facts: Facts) -> list[NodeState]:

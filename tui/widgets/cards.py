@@ -26,8 +26,18 @@ class Cards(RowsPanel[K]):
         """Heights that a card can be written in."""
         self._write: CardWriter[K] = lambda key, palette, width, height, selected: ()
 
-    def show(self, keys: Sequence[K], write: CardWriter[K], caption: Sequence[Cell] = ()) -> None:
-        self._write = write
+        self._stamp: Callable[[K], object] | None = None
+        self._written: dict[K, tuple[object, list[Strip]]] = {}
+
+    def show(
+        self,
+        keys: Sequence[K],
+        write: CardWriter[K],
+        caption: Sequence[Cell] = (),
+        stamp: Callable[[K], object] | None = None,
+    ) -> None:
+        """`stamp` says what a card's looks depend on: while it stays the same the card is not written again."""
+        self._write, self._stamp = write, stamp
         self.take(keys, caption)
 
     def draw_body(self, width: int, height: int) -> list[Strip]:
@@ -36,14 +46,21 @@ class Cards(RowsPanel[K]):
         self.model.resize(height // self.row_height)
         if not keys:
             return [Line([(fit(self.empty, width, "centre"), self.palette.style("muted"))]).strip(width, self.base)]
-        lines: list[Strip] = []
-        for key in self.model.in_view():
-            selected = key == self.model.selected
-            blank = self.palette.style("text", selected=selected)
-            card = list(self._write(key, self.palette, width, self.row_height, selected))[: self.row_height]
-            card.extend(Line() for _ in range(self.row_height - len(card)))
-            lines.extend(line.strip(width, blank) for line in card)
-        return lines
+        cards = {key: self._card(key, width) for key in self.model.in_view()}
+        self._written = cards
+        return [strip for _, strips in cards.values() for strip in strips]
+
+    def _card(self, key: K, width: int) -> tuple[object, list[Strip]]:
+        """What the card's looks depend on, and its lines."""
+        selected = key == self.model.selected
+        stamp = (self._stamp(key) if self._stamp else object(), selected, width, self.row_height, self.palette)
+        before = self._written.get(key)
+        if before is not None and before[0] == stamp:
+            return before
+        blank = self.palette.style("text", selected=selected)
+        card = list(self._write(key, self.palette, width, self.row_height, selected))[: self.row_height]
+        card.extend(Line() for _ in range(self.row_height - len(card)))
+        return stamp, [line.strip(width, blank) for line in card]
 
     def _fitting_height(self, count: int, height: int) -> int:
         """The tallest card with which all of them are in view, or else the lowest."""
