@@ -41,9 +41,10 @@ class Conversation:
         """Send an order, or only what is still unsent, and give the answer. Raises Silent."""
         if order is not None:
             self.send(order)
+        limit_s = deadline - time.monotonic()
         answer = self.read(deadline)
         if answer is None:
-            raise Silent("timed out: no answer in time")
+            raise Silent(f"timed out: no answer in {limit_s:.0f} s")
         return answer
 
     def send(self, order: dict[str, Any]) -> None:
@@ -104,4 +105,4 @@ class Conversation:
         code = self._process.wait()
         self._said.seek(0)
         lines = self._said.read().decode("utf-8", "replace").strip().splitlines()
-        return lines[-1].strip() if lines else f"ssh ended with {code}"
+        return lines[-1].strip().removesuffix(".") if lines else f"ssh ended with {code}"

@@ -49,7 +49,7 @@ class HostPreparation:
         def waiting(hosts: list[str]) -> None:
             if hosts != told:
                 told[:] = hosts
-                detail = f"checking hosts: waiting for {_names(hosts)}"
+                detail = f"waiting for {_names(hosts)} to say what they have"
                 tell(LaunchProgressed(at=self._clock.now(), stage="checking_hosts", detail=detail, deadline=deadline))
 
         result = check.run(waiting)
@@ -64,7 +64,7 @@ class HostPreparation:
 
     def _start_agents(self, agents: RemoteAgents, plan: Plan, tell: Callable[[AnyEvent], None]) -> None:
         now = self._clock.now()
-        detail = f"starting agents on {_names(host.name for host in plan.others)}"
+        detail = f"waiting for the agents of {_names(host.name for host in plan.others)}"
         tell(LaunchProgressed(at=now, stage="starting_agents", detail=detail, deadline=now + START_LIMIT_S))
         agents.start(plan.others)
         for host, why in agents.wait(START_LIMIT_S).items():

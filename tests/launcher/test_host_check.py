@@ -57,3 +57,13 @@ def test_le03_ctrl_c_during_the_check(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     assert process.wait(EXPECTED["ctrl_c_returns_within_s"]) == 130
     assert within(2, lambda: living(log) == [])
+
+
+def test_user_and_port_of_a_hosts_file_are_ssh_s_for_the_check_and_for_the_ranks(tmp_path: Path) -> None:
+    log, hosts = tmp_path / "ssh.log", tmp_path / "hosts"
+    hosts.write_text("# ours\nme@node-ok:2222 slots=1\n")
+    flags = ("-np", "1", "--hostfile", str(hosts), "--network-interface", "lo")
+    job = run(*flags, "--", sys.executable, "-c", "print('here')", env=stub(log))
+    assert (job.exit_code, job.lines(0)) == (0, ["here"])
+    calls = told(log).splitlines()
+    assert len(calls) == 2 and all("[-p][2222][me@node-ok]" in call for call in calls)
