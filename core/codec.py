@@ -10,7 +10,9 @@ _json_encoder = msgspec.json.Encoder()
 _json_decoder: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
 _msgpack_encoder = msgspec.msgpack.Encoder()
 _msgpack_batch_decoder = msgspec.msgpack.Decoder(list[msgspec.Raw])
+_msgpack_events_decoder: msgspec.msgpack.Decoder[list[AnyEvent]] = msgspec.msgpack.Decoder(list[AnyEvent])
 _msgpack_decoder: msgspec.msgpack.Decoder[AnyEvent] = msgspec.msgpack.Decoder(AnyEvent)
+_DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class _Tag(msgspec.Struct):
@@ -43,7 +45,7 @@ def decode_json(line: bytes) -> AnyEvent:
     """Raises UnknownKind for a well-formed event of a later version, BadEvent for anything else."""
     try:
         return _json_decoder.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except _DECODE_ERRORS as error:
         raise _classify(_json_tag, line, error) from None
 
 
@@ -65,15 +67,22 @@ def join_batch(encoded: list[bytes]) -> bytes:
 def decode_batch(body: bytes) -> tuple[list[AnyEvent], list[BadEvent]]:
     """The events of a wire frame, and what in it could not be read. Raises BadEvent if the frame itself is no batch."""
     try:
+        return _msgpack_events_decoder.decode(body), []
+    except _DECODE_ERRORS:
+        return _decode_one_by_one(body)
+
+
+def _decode_one_by_one(body: bytes) -> tuple[list[AnyEvent], list[BadEvent]]:
+    try:
         raws = _msgpack_batch_decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except _DECODE_ERRORS as error:
         raise BadEvent(str(error)) from None
     events: list[AnyEvent] = []
     bad: list[BadEvent] = []
     for raw in raws:
         try:
             events.append(_msgpack_decoder.decode(raw))
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except _DECODE_ERRORS as error:
             bad.append(_classify(_msgpack_tag, raw, error))
     return events, bad
 
@@ -83,6 +92,6 @@ def _classify(
 ) -> BadEvent:
     try:
         kind = tag_decoder.decode(data).kind
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except _DECODE_ERRORS:
         return BadEvent(str(error))
     return BadEvent(str(error)) if kind in KNOWN_KINDS else UnknownKind(kind)

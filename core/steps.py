@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from operator import add
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
@@ -109,10 +110,9 @@ class RankSteps:
     def add(self, batch: StepsRecorded) -> Totals:
         """Adds a batch and gives its sums; batches of one worker come in order."""
         count = len(batch.duration_ns)
-        columns = _columns(batch)
         if (room := EXACT_PREFIX - len(self.prefix)) > 0:
-            self.prefix.extend(islice(zip(*columns, strict=True), room))
-        added = _sum(columns)
+            self.prefix.extend(islice(zip(*_columns(batch), strict=True), room))
+        added = batch_totals(batch)
         self.totals = self.totals.plus(added)
         if self.totals.steps > EXACT_PREFIX:
             self._checkpoint()
@@ -221,16 +221,32 @@ def step_totals(batch: StepsRecorded) -> list[Totals]:
     return [_sum([(value,) for value in row]) for row in zip(*_columns(batch), strict=True)]
 
 
+def batch_totals(batch: StepsRecorded) -> Totals:
+    """The sums of a batch."""
+    a, seen_a = _sum_known(batch.input_wait_ns)
+    b, seen_b = _sum_known(batch.compute_ns)
+    c, seen_c = _sum_known(batch.exposed_communication_ns)
+    d, seen_d = _sum_known(batch.optimizer_ns)
+    samples, sampled = _sum_known(batch.samples)
+    durations = batch.duration_ns
+    return Totals(len(durations), sum(durations), samples, sampled, (a, b, c, d), (seen_a, seen_b, seen_c, seen_d))
+
+
 def _sum(columns: _Columns) -> Totals:
     (duration, count), *phases, (samples, sampled) = (_sum_known(column) for column in columns)
     (a, seen_a), (b, seen_b), (c, seen_c), (d, seen_d) = phases
     return Totals(count, duration, samples, sampled, (a, b, c, d), (seen_a, seen_b, seen_c, seen_d))
 
 
-def _sum_known(column: Sequence[int | None]) -> tuple[int, int]:
+def _sum_known(column: Sequence[int | None] | None) -> tuple[int, int]:
     """Sum and number of the values that are not None."""
-    known = [value for value in column if value is not None] if None in column else column
-    return sum(known), len(known)  # type: ignore[arg-type]
+    if not column:
+        return 0, 0
+    try:
+        return sum(column), len(column)  # type: ignore[arg-type]
+    except TypeError:
+        known = [value for value in column if value is not None]
+        return sum(known), len(known)
 
 
 @dataclass(slots=True)
@@ -255,13 +271,21 @@ class JobSeries:
         if missing > 0:
             for column in (self.samples, self.duration_ns, self.reports):
                 column.frombytes(bytes(8 * missing))
-        self.sampled = self.sampled and batch.samples is not None and None not in batch.samples
-        samples = batch.samples or [None] * len(batch.duration_ns)
+        counts = batch.samples
+        if counts is None or None in counts:
+            self.sampled = False
+            counts = [count or 0 for count in counts or [0] * len(batch.duration_ns)]
+        if self.width == 1:
+            window = slice(batch.first_step, last + 1)
+            for column, values in ((self.duration_ns, batch.duration_ns), (self.samples, counts)):
+                column[window] = array("q", map(add, column[window], values))
+            self.reports[window] = array("q", map((1).__add__, self.reports[window]))
+            return
         for i, duration in enumerate(batch.duration_ns):
             index = (batch.first_step + i) // self.width
             self.duration_ns[index] += duration
             self.reports[index] += 1
-            self.samples[index] += samples[i] or 0
+            self.samples[index] += counts[i] or 0
 
     def _halve(self) -> None:
         self.width *= 2
@@ -280,26 +304,30 @@ class History:
     width_s: int = 1
     limit: int = MAX_BINS
 
-    def spread(self, start: float, end: float, amounts: dict[str, float]) -> None:
-        """Adds amounts evenly over a time; what lies before the origin goes into the first bin."""
+    def spread(self, start: float, end: float, amounts: Sequence[float]) -> None:
+        """Adds amounts, in the order of HISTORY_COLUMNS, evenly over a time; those of before the origin go into the first bin."""
         start, end = max(start - self.origin, 0.0), max(end - self.origin, 0.0)
         while end >= self.width_s * self.limit:
             self._halve()
         width = self.width_s
         first, last = int(start / width), int(end / width)
-        missing = last + 1 - len(next(iter(self.columns.values())))
-        for name, amount in amounts.items():
-            column = self.columns[name]
-            if missing > 0:
+        columns = self.columns.values()
+        missing = last + 1 - len(next(iter(columns)))
+        if missing > 0:
+            for column in columns:
                 column.extend([0.0] * missing)
-            if first == last:
+        if first == last:
+            for column, amount in zip(columns, amounts, strict=True):
                 column[first] += amount
-                continue
-            rate = amount / (end - start)
-            column[first] += rate * ((first + 1) * width - start)
-            for index in range(first + 1, last):
-                column[index] += rate * width
-            column[last] += rate * (end - last * width)
+            return
+        per_second = 1 / (end - start)
+        head, whole, tail = ((first + 1) * width - start) * per_second, width * per_second, (end - last * width) * per_second
+        for column, amount in zip(columns, amounts, strict=True):
+            column[first] += amount * head
+            column[last] += amount * tail
+            if last - first > 1:
+                for index in range(first + 1, last):
+                    column[index] += amount * whole
 
     def between(self, name: str, start: float, end: float) -> float:
         """The amount between two times; bins cut by them count in proportion."""

@@ -181,7 +181,7 @@ def test_long_runs_stay_bounded_and_exact_in_their_sums() -> None:
 def test_history_loses_nothing(spreads: list[tuple[float, float, float]], limit: int) -> None:
     history = History(0, limit=limit)
     for start, length, amount in spreads:
-        history.spread(start, start + length, dict.fromkeys(HISTORY_COLUMNS, amount))
+        history.spread(start, start + length, [amount] * len(HISTORY_COLUMNS))
     for column in history.columns.values():
         assert sum(column) == pytest.approx(sum(amount for *_, amount in spreads))
         assert len(column) <= limit
