@@ -22,6 +22,10 @@ Duration = Annotated[float, Meta(ge=0, le=1e10)]
 """Seconds."""
 Nanoseconds = Annotated[int, Meta(ge=-(10**15), le=10**15)]
 Count = Annotated[int, Meta(ge=0, le=10**12)]
+Percent = Annotated[float, Meta(ge=0, le=1000)]
+"""Of a whole; fans and bursts can exceed it, but not tenfold."""
+PercentOfCore = Annotated[float, Meta(ge=0, le=10**6)]
+"""Of one core, over all cores that were used."""
 
 
 def _kind(class_name: str) -> str:
@@ -396,7 +400,7 @@ class DiskRate(Part, frozen=True, kw_only=True):
     name: str
     read_bytes_per_s: float | None
     written_bytes_per_s: float | None
-    busy_percent: float | None = None
+    busy_percent: Percent | None = None
 
 
 class PowerRail(Part, frozen=True, kw_only=True):
@@ -434,7 +438,7 @@ class GpuReading(Part, frozen=True, kw_only=True):
     name: str = ""
     state: str = "ok"
     """ok, lost (off the bus), silent (its driver call does not return) or unreadable."""
-    utilization_percent: float | None = None
+    utilization_percent: Percent | None = None
     """The share of time in which some kernel ran, however small."""
     memory_used_bytes: int | None = None
     memory_total_bytes: int | None = None
@@ -442,10 +446,18 @@ class GpuReading(Part, frozen=True, kw_only=True):
     power_limit_w: float | None = None
     energy_j: float | None = None
     """Joules since the last sample, from the driver's counter."""
+    sm_active_percent: Percent | None = None
+    """The share of time and of streaming multiprocessors in which one had work; this and the next three are GPM's, which
+    Hopper and later have."""
+    sm_occupancy_percent: Percent | None = None
+    """Warps in flight, of those that there is room for."""
+    tensor_active_percent: Percent | None = None
+    dram_active_percent: Percent | None = None
+    """Of the memory's bandwidth."""
     temperature_c: float | None = None
     sm_clock_mhz: float | None = None
     memory_clock_mhz: float | None = None
-    fan_percent: float | None = None
+    fan_percent: Percent | None = None
     performance_state: int | None = None
     """0 is the fastest."""
     pcie_received_bytes_per_s: float | None = None
@@ -476,7 +488,7 @@ class EngineReading(Part, frozen=True, kw_only=True):
     """A unit of a board beside its cores and GPU: video, vision and audio engines, the memory controller (EMC)."""
 
     name: str
-    utilization_percent: float | None = None
+    utilization_percent: Percent | None = None
     clock_mhz: float | None = None
     on: bool = True
 
@@ -485,9 +497,9 @@ class Pressure(Part, frozen=True, kw_only=True):
     """The share of the last ten seconds in which tasks of the node waited for a resource: `cpu`, `memory` or `io`."""
 
     resource: str
-    some_percent: float | None = None
+    some_percent: Percent | None = None
     """At least one task waited."""
-    full_percent: float | None = None
+    full_percent: Percent | None = None
     """All tasks that could have run waited."""
 
 
@@ -498,15 +510,17 @@ class ControlGroup(Part, frozen=True, kw_only=True):
     """Of the kernel's control groups, 1 or 2."""
     cores: float | None = None
     """As many cores' time as it may take."""
-    cpu_percent: float | None = None
+    cpu_percent: Percent | None = None
     """CPU time as a share of `cores`."""
     throttled_s: float | None = None
     """Over `interval_s`: time that its cores were held back by the limit, summed over cores."""
-    throttled_percent: float | None = None
+    throttled_percent: Percent | None = None
     """The share of the scheduler's periods in which it was held back."""
     memory_used_bytes: int | None = None
     """Without the file cache that the kernel takes back first."""
     memory_limit_bytes: int | None = None
+    pressures: list[Pressure] = []
+    """Of the group's own tasks, where the kernel tells them apart."""
 
 
 class ProcessReading(Part, frozen=True, kw_only=True):
@@ -514,7 +528,7 @@ class ProcessReading(Part, frozen=True, kw_only=True):
 
     pid: int
     rank: int | None
-    cpu_percent: float | None
+    cpu_percent: PercentOfCore | None
     memory_bytes: int | None
     threads: int | None = None
 
@@ -524,8 +538,8 @@ class NodeSampled(Event, frozen=True, kw_only=True):
 
     node: str
     interval_s: Duration
-    cpu_percent: float | None = None
-    cores_percent: list[float | None] = []
+    cpu_percent: Percent | None = None
+    cores_percent: list[Percent | None] = []
     cores_mhz: list[float | None] = []
     load_1m: float | None = None
     memory_used_bytes: int | None = None
