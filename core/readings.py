@@ -20,11 +20,36 @@ class NetworkTotal:
     names: tuple[str, ...]
 
 
+@dataclass(slots=True, frozen=True)
+class MemoryInUse:
+    """Bytes; `of` is what they are of: the node, or the control group that limits the ranks on it."""
+
+    used_bytes: int
+    total_bytes: int
+    of: str
+
+    @property
+    def percent(self) -> float:
+        return 100 * self.used_bytes / self.total_bytes
+
+
+def memory_in_use(sample: NodeSampled) -> MemoryInUse | None:
+    """Where memory will run out first: of the node, or of a control group's limit, the one that is fuller."""
+    group = sample.control_group
+    found = [_in_use(sample.memory_used_bytes, sample.memory_total_bytes, "node")]
+    if group is not None:
+        found.append(_in_use(group.memory_used_bytes, group.memory_limit_bytes, "control group"))
+    return max((memory for memory in found if memory is not None), key=lambda memory: memory.percent, default=None)
+
+
 def memory_percent(sample: NodeSampled) -> float | None:
-    """Memory in use as a share of all, 0 to 100."""
-    if sample.memory_used_bytes is None or not sample.memory_total_bytes:
-        return None
-    return 100 * sample.memory_used_bytes / sample.memory_total_bytes
+    """Memory in use as a share of all, 0 to 100: of the control group's limit where that is fuller than the node."""
+    memory = memory_in_use(sample)
+    return None if memory is None else memory.percent
+
+
+def _in_use(used: int | None, total: int | None, of: str) -> MemoryInUse | None:
+    return MemoryInUse(used, total, of) if used is not None and total else None
 
 
 def network_total(sample: NodeSampled) -> NetworkTotal:

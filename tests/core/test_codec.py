@@ -46,6 +46,15 @@ def test_one_bad_event_leaves_the_rest_of_a_frame() -> None:
     assert [type(b) for b in bad] == [codec.UnknownKind, codec.BadEvent]
 
 
+@pytest.mark.parametrize("percent", [-0.5, 1e7, float("inf"), float("nan")])
+def test_percentages_that_cannot_be_are_no_event(percent: float) -> None:
+    sample = ev.NodeSampled(at=1.0, node="n", interval_s=1.0, cpu_percent=percent)
+    process = ev.ProcessReading(pid=1, rank=0, cpu_percent=percent, memory_bytes=1)
+    for event in (sample, ev.NodeSampled(at=1.0, node="n", interval_s=1.0, processes=[process])):
+        events, refused = codec.decode_batch(codec.join_batch([codec.encode_msgpack(event)]))
+        assert (events, len(refused)) == ([], 1)
+
+
 @given(st.binary(max_size=200))
 def test_any_bytes_decode_or_are_refused(data: bytes) -> None:
     for decode in (codec.decode_json, codec.decode_batch):
