@@ -20,6 +20,7 @@ VERBS = {
     "replay": ("distmon.tui.cli.replay", "show a recorded session on the same screens"),
     "report": ("distmon.tui.cli.report", "the numbers and plots of recorded sessions: text, Markdown, JSON, HTML, PNG"),
     "compare": ("distmon.tui.cli.compare", "two recorded sessions side by side"),
+    "audit": ("distmon.tui.cli.audit", "a published table of measurements against itself"),
     "export": ("distmon.tui.cli.export", "a recorded session for other tools: CSV or a Chrome trace"),
     "import": ("distmon.tui.cli.import_", "a log of another program as a session: tegrastats"),
     "overhead": ("distmon.tui.cli.overhead", "what distmon's timing costs your own job"),

@@ -1,0 +1,86 @@
+"""Tables with the phases of a task: does the speed follow from the time, and do the phases add up."""
+
+from __future__ import annotations
+
+from distmon.core.audit.agreement import Computed
+from distmon.core.audit.scaling import named
+from distmon.core.audit.table import Finding, Row, Table
+
+_CLOSE = 0.01
+"""A speed that follows from the time within this agrees with it."""
+_FALLS = 0.5
+"""A phase of the same work that shrinks below this when workers are added did not measure that work alone."""
+
+
+def phase_findings(table: Table) -> list[Finding]:
+    """Everything about rows that have a time, and phases of it in other columns of seconds."""
+    time = table.time
+    if time is None:
+        return []
+    phases = [c for c in table.columns if c.endswith("_s") and c != time and c != table.rate and table.has_number(c)]
+    findings: list[Finding] = []
+    additive: list[str] = []
+    nested: list[str] = []
+    for group, rows in table.groups().items():
+        for row in rows:
+            findings += _speed(table, row, named(table, group, row), time)
+            whole = row[time].value
+            known = {phase: value for phase in phases if (value := row[phase].value) is not None}
+            if whole and len(known) > 1:
+                over = sum(known.values()) > whole * (1 + _CLOSE)
+                (nested if over else additive).append(group)
+                findings += _sum(known, whole, named(table, group, row), over)
+        findings += _falling(table, group, rows, phases)
+    return findings + _mixed(additive, nested)
+
+
+def _speed(table: Table, row: Row, where: str, time: str) -> list[Finding]:
+    """work x workers / time against the printed throughput."""
+    rate, work, size = table.rate, table.work, table.size
+    if rate is None or work is None or size is None:
+        return []
+    printed, each, n, seconds = row[rate], row[work].value, row[size].value, row[time]
+    if printed.value is None or each is None or n is None or seconds.value is None or seconds.low <= 0:
+        return []
+    found = Computed(each * n / seconds.value, each * n / seconds.high, each * n / seconds.low)
+    off = abs(printed.value / found.value - 1)
+    said = f"{work} x {size} / {time} = {found.value:.1f}"
+    if off > _CLOSE:
+        return [Finding("contradicts", where, f"{rate} computes to {found.value:.1f} ({said}), printed {printed.text}")]
+    return [Finding("agrees", where, f"{rate} {printed.text}: {said}, {100 * off:.1f} % off")]
+
+
+def _sum(known: dict[str, float], whole: float, where: str, over: bool) -> list[Finding]:
+    total, names = sum(known.values()), " + ".join(known)
+    if over:
+        text = f"{names} = {total:.2f} s, more than the {whole:g} s of the task"
+        return [Finding("contradicts", where, f"{text}: they overlap, or one lies in another; they do not add up")]
+    return [Finding("agrees", where, f"{names} = {total:.2f} s of {whole:g} s")]
+
+
+def _mixed(additive: list[str], nested: list[str]) -> list[Finding]:
+    """The same columns that add up in some groups and not in others."""
+    fits = [group for group in dict.fromkeys(additive) if group not in nested]
+    if not fits or not nested:
+        return []
+    text = f"the phases add up for {', '.join(fits)} and not for {', '.join(dict.fromkeys(nested))}"
+    return [Finding("contradicts", "all rows", f"{text}: the same columns mean different things")]
+
+
+def _falling(table: Table, group: str, rows: list[Row], phases: list[str]) -> list[Finding]:
+    """A phase of each worker's own work that shrinks when workers are added: it held something else before."""
+    base, work = rows[0], table.work
+    if work is None or any(row[work].value != base[work].value for row in rows):
+        return []
+    findings = []
+    for phase in phases:
+        first = base[phase].value
+        later = next((row for row in rows[1:] if row[phase].value is not None), None)
+        if first is None or later is None or (later[phase].value or 0.0) >= _FALLS * first:
+            continue
+        text = (
+            f"the same work for each worker, yet {phase} falls from {base[phase].text} to {later[phase].text} s when workers are "
+            "added: with one, compute that runs asynchronously is paid for in the first call that waits for it"
+        )
+        findings.append(Finding("caution", named(table, group, later), text))
+    return findings

@@ -1,0 +1,44 @@
+"""`distmon audit` as its user sees it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from distmon.tui.cli.main import main
+
+TABLE = "model,workers,images_per_s,speedup_printed\nnet\x1b[31m,1,100,1\nnet\x1b[31m,2,150,1.9\n"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    (tmp_path / "speed.csv").write_text(TABLE)
+    return str(tmp_path / "speed.csv")
+
+
+def test_a_contradiction_comes_first_and_nothing_moves_the_cursor(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["audit", path]) == 0
+    said = capsys.readouterr().out
+    assert "1 contradiction in 2 printed numbers and sums" in said
+    assert "net, workers 2: speedup computes to 1.500, printed 1.9" in said and "\x1b" not in said
+    assert main(["audit", path, "--markdown"]) == 0
+    assert "## Contradicts itself" in capsys.readouterr().out
+
+
+def test_json_has_findings_and_derived_columns(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["audit", path, path, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["format"] == 1 and len(found["tables"]) == 2
+    one = found["tables"][0]
+    assert [f["kind"] for f in one["findings"]] == ["agrees", "contradicts"]
+    assert one["derived"][1] == {"group": "net", "workers": "2", "speedup": "1.500", "efficiency_percent": "75.0"}
+
+
+def test_a_table_of_something_else_says_what_is_understood(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "t.csv").write_text("a,b\nx,y\n")
+    assert main(["audit", str(tmp_path / "t.csv")]) == 0
+    assert "distmon audit --help" in capsys.readouterr().out
+    assert main(["audit", str(tmp_path / "gone.csv")]) == 1
+    assert capsys.readouterr().err.count("\n") == 1

@@ -1,0 +1,108 @@
+"""`distmon audit`: a published table of measurements against itself."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from msgspec import Struct
+
+from distmon.core.audit.audit import DERIVED, Audit, audit
+from distmon.core.audit.table import Table, parse_table
+from distmon.core.errors import DistmonError, told
+from distmon.replay.report.mask import plain
+from distmon.replay.report.render import to_markdown, to_text
+from distmon.replay.report.sections import Section
+from distmon.replay.report.sections import Table as Grid
+from distmon.replay.report.words import count
+from distmon.tui.cli.sessions import write_json, write_text
+
+FORMAT = 1
+_LARGEST = 16 << 20
+EPILOG = """\
+The table is a CSV with a line of column names. What is understood: workers (ranks, gpus, nodes, cards ...), images_per_s
+(samples_per_s, throughput ...), speedup, efficiency, communication (18% or 10:3), seconds of a task and of its phases (NAME_s),
+images_per_task, epoch with RUN_s of two runs, seconds and minutes, epochs, power_w. A column NAME_printed holds what was
+published. Tables that belong together, as epochs and the events between them, are named together.
+
+  distmon audit speed.csv
+  distmon audit epochs.csv events.csv
+"""
+
+
+class Said(Struct):
+    kind: str
+    where: str
+    text: str
+
+
+class Audited(Struct):
+    file: str
+    findings: list[Said]
+    derived: list[dict[str, str]]
+
+
+class Report(Struct):
+    format: int
+    tables: list[Audited]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    parser.add_argument("table", type=Path, nargs="+", metavar="TABLE.csv", help="a table as it was published")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="as JSON (docs/json.md)")
+    form.add_argument("--markdown", action="store_true", help="as Markdown tables")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    found = audit([_read(path) for path in arguments.table])
+    if arguments.json:
+        write_json(Report(FORMAT, [_as_json(one) for one in found]))
+        return 0
+    render = to_markdown if arguments.markdown else to_text
+    write_text(render([section for one in found for section in _sections(one)]))
+    return 0
+
+
+def _read(path: Path) -> Table:
+    try:
+        with path.open("rb") as file:
+            data = file.read(_LARGEST + 1)
+    except OSError as error:
+        raise DistmonError(told(error)) from None
+    if len(data) > _LARGEST:
+        raise DistmonError(f"{path} is larger than {_LARGEST >> 20} MiB: no table that people publish")
+    return parse_table(data.decode("utf-8", "replace"), str(path))
+
+
+def _as_json(one: Audit) -> Audited:
+    return Audited(
+        file=one.name,
+        findings=[Said(f.kind, plain(f.where), plain(f.text)) for f in one.findings],
+        derived=[dict(zip(DERIVED, map(plain, row), strict=True)) for row in one.derived],
+    )
+
+
+def _sections(one: Audit) -> list[Section]:
+    """Contradictions first; what agrees is counted."""
+    kinds = {"contradicts": "Contradicts itself", "caution": "To be read with care", "derived": "Follows from it"}
+    sections = [Section(plain(Path(one.name).name), lines=[_verdict(one)])]
+    for kind, title in kinds.items():
+        lines = [f"{plain(f.where)}: {plain(f.text)}" for f in one.findings if f.kind == kind]
+        if lines:
+            sections.append(Section(title, lines=lines))
+    if one.derived:
+        header = [name.replace("_percent", ", %") for name in DERIVED]
+        sections.append(Section("Derived", table=Grid(header, [[plain(cell) for cell in row] for row in one.derived])))
+    return sections
+
+
+def _verdict(one: Audit) -> str:
+    agree = sum(finding.kind == "agrees" for finding in one.findings)
+    contradict = sum(finding.kind == "contradicts" for finding in one.findings)
+    if not one.findings and not one.derived:
+        return "no column here is understood: see distmon audit --help for names"
+    found = count(contradict, "contradiction") if contradict else "no contradiction"
+    checked = count(contradict + agree, "printed number or sum", "printed numbers and sums")
+    return f"{found} in {checked} that could be checked" if contradict + agree else "nothing is printed that could be checked"
