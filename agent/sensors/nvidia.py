@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from distmon.agent.sensors import nvidia_gpm as gpm
 from distmon.agent.sensors import nvidia_library
 from distmon.agent.sensors.base import KernelFile, Notice, Reading, Roots
 from distmon.agent.sensors.memory import kilobytes
@@ -24,6 +25,8 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 _END_WITHIN_S = 0.2
 _OK, _LOST, _SILENT, _UNREADABLE = "ok", "lost", "silent", "unreadable"
 _OF_AN_INSTANCE = "not reported for a MIG instance"
+_OF_WHOLE_GPUS = ("utilization_percent", "power_w", "temperature_c")
+_ACTIVITY = (*gpm.FIELDS, "utilization_percent")
 
 
 class _Condition(NamedTuple):
@@ -214,10 +217,12 @@ def _readings(row: _Row, condition: _Condition, fresh: Answer | None, now_ns: in
         notes=last.notes,
         age_s=_ages(last, now_ns),
     )
-    return [whole, *(_instance_reading(row.index, instance, of) for instance, of in last.instances)]
+    return [whole, *(_instance_reading(row.index, instance, of, whole.age_s) for instance, of in last.instances)]
 
 
-def _instance_reading(index: int, instance: Instance, values: dict[str, Any]) -> GpuReading:
+def _instance_reading(index: int, instance: Instance, values: dict[str, Any], ages: dict[str, float]) -> GpuReading:
+    activity = {name: values[name] for name in _ACTIVITY if name in values}
+    missing = dict.fromkeys([name for name in _OF_WHOLE_GPUS if name not in activity], _OF_AN_INSTANCE)
     return GpuReading(
         index=index,
         instance=instance.number,
@@ -226,7 +231,9 @@ def _instance_reading(index: int, instance: Instance, values: dict[str, Any]) ->
         memory_used_bytes=values.get("memory_used_bytes"),
         memory_total_bytes=values.get("memory_total_bytes"),
         processes=_processes(values.get("processes", ())),
-        unavailable=dict.fromkeys(("utilization_percent", "power_w", "temperature_c"), _OF_AN_INSTANCE),
+        unavailable=missing,
+        age_s={name: ages[_ACTIVITY[0]] for name in activity if _ACTIVITY[0] in ages},
+        **activity,
     )
 
 

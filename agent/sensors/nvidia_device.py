@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,11 +22,13 @@ from distmon.agent.sensors.nvidia_calls import (
     is_loss,
 )
 from distmon.agent.sensors.nvidia_fast import FAST, bind_memory
+from distmon.agent.sensors.nvidia_gpm import FIELDS, NOT_ON_THIS_GPU, NOT_YET, Gpm, has_gpm
 
 _SLOW_EVERY_NS = 5 * 10**9
 _TRY_AGAIN_NS = 4 * 10**9
 """How often a lost GPU is looked for."""
 _MEMORY = ("memory_used_bytes", "memory_total_bytes")
+_IN_INSTANCES = "it is split into instances, which report it themselves"
 _SHARED = "system memory, which this GPU shares"
 
 SystemMemory = Callable[[], tuple[int, int]]
@@ -75,6 +78,9 @@ class NvidiaDevice:
         self._slow_reasons: dict[str, str] = {}
         self._slow_taken_ns: int | None = None
         self._instances: list[Instance] = []
+        self._gpms: dict[int | None, Gpm] = {}
+        """By number of the MIG instance, None for the whole GPU."""
+        self._activity: dict[int | None, dict[str, float]] = {}
         self._events: Any = None
         self._xids: list[int] = []
         self._loss = ""
@@ -98,8 +104,11 @@ class NvidiaDevice:
 
     def close(self) -> None:
         """After this nothing may be asked any more."""
-        if self._events is not None:
-            self._nvml.nvmlEventSetFree(self._events)
+        with suppress(self._nvml.NVMLError):  # the driver may be gone, and all this with it
+            if self._events is not None:
+                self._nvml.nvmlEventSetFree(self._events)
+            for gpm in self._gpms.values():
+                gpm.close()
 
     def _read(self, now_ns: int) -> Answer:
         answer = Answer(now_ns)
@@ -195,7 +204,7 @@ class NvidiaDevice:
             except self._nvml.NVMLError as error:
                 if is_loss(error):
                     raise
-        return values
+        return values | self._activity.get(instance.number, {})
 
     def read_slow(self, now_ns: int) -> None:
         """Asks what changes slowly or takes long, for the answers to come."""
@@ -205,6 +214,7 @@ class NvidiaDevice:
             self._read_counters(now_ns, values, reasons)
             self._ask_all([call for call in SLOW if not values.keys() >= set(call.fields)], values, reasons)
             self._instances = self._find_instances()
+            self._read_activity(values, reasons)
         except self._nvml.NVMLError:
             return  # the next sample tells of the loss
         for into, name, _, _ in COUNTERS:
@@ -215,6 +225,25 @@ class NvidiaDevice:
             reasons["last_xid"] = self._never["last_xid"]
         reasons = {name: reason for name, reason in reasons.items() if values.get(name) is None}
         self._slow_values, self._slow_reasons, self._slow_taken_ns = values, reasons, now_ns
+
+    def _read_activity(self, values: dict[str, Any], reasons: dict[str, str]) -> None:
+        """Of the whole GPU; of a GPU in instances, what each of them does. Raises NVMLError when the GPU is gone."""
+        nvml = self._nvml
+        numbers: list[int | None] = [instance.number for instance in self._instances]
+        try:
+            if "gpm" not in self._never and not self._gpms and not has_gpm(nvml, self._handle):
+                self._never["gpm"] = NOT_ON_THIS_GPU
+            if "gpm" not in self._never:
+                self._gpms = {number: self._gpms.get(number) or Gpm(nvml, self._handle, number) for number in numbers or [None]}
+            self._activity = {number: gpm.read() for number, gpm in self._gpms.items()}
+        except nvml.NVMLError as error:
+            if is_loss(error):
+                raise
+            self._activity = {}
+            if is_lasting(error):
+                self._never["gpm"], self._gpms = in_words(error), {}
+        values.update((name, self._activity.get(None, {}).get(name)) for name in FIELDS)
+        reasons.update(dict.fromkeys(FIELDS, self._never.get("gpm", _IN_INSTANCES if self._instances else NOT_YET)))
 
     def _find_instances(self) -> list[Instance]:
         nvml = self._nvml

@@ -147,6 +147,7 @@ def test_values_of_a_gpu_and_what_it_does_not_have(scenario: Scenario, play: Pla
     absent = {
         *("ecc_corrected", "last_xid", "nvlink_received_bytes_per_s", "nvlink_sent_bytes_per_s"),
         *("pcie_received_bytes_per_s", "pcie_sent_bytes_per_s"),
+        *("sm_active_percent", "sm_occupancy_percent", "tensor_active_percent", "dram_active_percent"),
     }
     assert gpu.unavailable == dict.fromkeys(absent, "this GPU does not report it")
     assert gpu.ecc_corrected is None
@@ -255,6 +256,44 @@ def test_mig_instances_follow_their_gpu_with_their_own_memory_and_processes(scen
     assert [[process.pid for process in gpu.processes] for gpu in gpus] == [[12], [10], [11]]
     assert gpus[0].utilization_percent is None
     assert gpus[1].unavailable["power_w"] == "not reported for a MIG instance"
+
+
+def test_activity_of_the_parts_comes_from_gpm_where_a_gpu_has_it(scenario: Scenario, play: Play) -> None:
+    for gpu in range(2):
+        scenario.add_gpu(gpu, "NVIDIA H100")
+        scenario.answer(gpu, "gpm_support", 1 - gpu)
+    scenario.answer(0, "gpm", 2, 805, 3, 250, 5, 400, 10, 333, 1, 990)
+    player = play(scenario, PATIENT_S)
+    player.read(0)
+    first = player.gpus(1)[0]
+    assert first.sm_active_percent is None and "twice" in first.unavailable["sm_active_percent"]
+    player.read(5)
+    hopper, older = player.gpus(6)
+    parts = (hopper.sm_active_percent, hopper.sm_occupancy_percent, hopper.tensor_active_percent, hopper.dram_active_percent)
+    assert parts == (80.5, 25.0, 40.0, 33.3)
+    assert hopper.utilization_percent == 90.0
+    assert hopper.age_s["sm_active_percent"] == 1.0
+    assert older.sm_active_percent is None and "Hopper" in older.unavailable["sm_active_percent"]
+
+
+def test_a_mig_instance_has_its_own_utilization_where_gpm_tells_it(scenario: Scenario, play: Play) -> None:
+    scenario.add_gpu(0, "NVIDIA H100")
+    scenario.answer(0, "gpm_support", 1)
+    scenario.answer(0, "mig", 1, 1)
+    scenario.answer(0, "mig_max", 7)
+    scenario.answer(0, "mig_devices", 100, 101)
+    for device, number in ((100, 7), (101, 9)):
+        scenario.answer(device, "uuid", f"MIG-{number}")
+        scenario.answer(device, "name", "NVIDIA H100 MIG 1g.10gb")
+        scenario.answer(device, "instance", number)
+        scenario.answer(device, "gpm", 1, 10 * number, 2, 5 * number)
+    player = play(scenario, PATIENT_S)
+    for second in (0, 5):
+        player.read(second)
+    whole, seventh, ninth = player.gpus(6)
+    assert [(gpu.utilization_percent, gpu.sm_active_percent) for gpu in (seventh, ninth)] == [(7.0, 3.5), (9.0, 4.5)]
+    assert seventh.age_s == {"sm_active_percent": 1.0, "utilization_percent": 1.0}
+    assert "instances" in whole.unavailable["sm_active_percent"]
 
 
 def test_each_xid_is_told_once_and_shown(scenario: Scenario, play: Play) -> None:

@@ -257,6 +257,60 @@ EXPORT int nvmlDeviceGetFieldValues(void *d, int count, Field *fields) {
     return SUCCESS;
 }
 
+/* A sample is the device or instance that it was taken of; metrics are the ones that hold when they are asked for. */
+typedef struct {
+    unsigned metric;
+    int error;
+    double value;
+    const char *names[3];
+} Metric;
+typedef struct {
+    unsigned version, count;
+    void **before, **now;
+    Metric metrics[];
+} Metrics;
+EXPORT int nvmlGpmQueryDeviceSupport(void *d, unsigned *out) { /* out[0]: the version of the structure */
+    const Line *line;
+    int error = ask(d, "gpm_support", &line);
+    if (!error) out[1] = (unsigned)line->values[0];
+    return error;
+}
+EXPORT int nvmlGpmSampleAlloc(void ***sample) {
+    *sample = calloc(1, sizeof(void *));
+    return SUCCESS;
+}
+EXPORT int nvmlGpmSampleFree(void **sample) {
+    free(sample);
+    return SUCCESS;
+}
+EXPORT int nvmlGpmSampleGet(void *d, void **sample) {
+    const Line *line;
+    *sample = d;
+    return ask(d, "gpm", &line);
+}
+EXPORT int nvmlGpmMigSampleGet(void *d, unsigned instance, void **sample) {
+    const Line *line;
+    int error = ask(d, "mig_devices", &line);
+    for (int i = 0; !error && i < line->count; i++) {
+        unsigned number;
+        *sample = device_of(line->values[i]);
+        if (!nvmlDeviceGetGpuInstanceId(*sample, &number) && number == instance) return ask(*sample, "gpm", &line);
+    }
+    return error ? error : NOT_FOUND;
+}
+EXPORT int nvmlGpmMetricsGet(Metrics *asked) {
+    const Line *line;
+    int error = ask(*asked->now, "gpm", &line);
+    if (!error && *asked->before != *asked->now) error = NOT_FOUND;
+    for (unsigned i = 0; !error && i < asked->count; i++) { /* the line has metrics and their values, in tenths */
+        asked->metrics[i].error = NOT_SUPPORTED;
+        for (int j = 0; j + 1 < line->count; j += 2)
+            if (line->values[j] == asked->metrics[i].metric)
+                asked->metrics[i].error = SUCCESS, asked->metrics[i].value = (double)line->values[j + 1] / 10;
+    }
+    return error;
+}
+
 typedef struct {
     void *device;
     unsigned long long type, data;
