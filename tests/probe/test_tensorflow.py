@@ -22,7 +22,7 @@ def ranks(jobs: tuple[Job, Job]) -> list[Rank]:
 
 def test_the_job_is_the_same_with_and_without(jobs: tuple[Job, Job]) -> None:
     measured, plain = jobs
-    assert measured.returncode == plain.returncode == 0
+    assert measured.returncode == plain.returncode == 0, (measured.stderr + plain.stderr)[-3000:]
     assert measured.stdout == plain.stdout
     assert len(measured.stdout) == 12
 
