@@ -123,7 +123,7 @@ def test_a_script_can_say_its_steps_itself(rings: Path) -> None:
     )
     done = python(rings, "-c", code, HOROVOD_SIZE="2")
     assert (done.returncode, done.stderr) == (0, "")
-    (path,) = rings.iterdir()
+    (path,) = rings.glob("*.ring")
     records = RingReader(str(path)).read()
     steps = [record for record in records if isinstance(record, Step)]
     assert [(step.step, step.samples) for step in steps] == [(0, 32), (1, 32), (2, 32)]
