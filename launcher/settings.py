@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
@@ -13,6 +14,17 @@ from distmon.core.errors import DistmonError, UsageError
 
 FILE_NAME = "distmon.toml"
 _SOURCES = ("-H", "--hosts", "--hostfile", "-hostfile", "--host-discovery-script")
+
+
+class AlertSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the screen calls for, and how besides a note on the screen."""
+
+    on: tuple[Literal["errors", "warnings", "verdicts"], ...] = ("errors", "verdicts")
+    bell: bool = False
+    desktop: bool = False
+    """A notification of the terminal's desktop, where the terminal passes it on (OSC 9)."""
+    command: str = ""
+    """Is run without a shell, with the words of the alert in the variable DISTMON_ALERT."""
 
 
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -28,6 +40,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Flags of every `distmon run` here."""
     presets: dict[str, list[str]] = {}
     """Flags by a name that --preset gives."""
+    alerts: AlertSettings = AlertSettings()
 
 
 def load_settings(folder: Path) -> Settings:

@@ -7,26 +7,37 @@ import gc
 import os
 import signal
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from textual.app import App, SystemCommand
 from textual.filter import LineFilter
 from textual.screen import Screen
+from textual.strip import Strip
 
+from distmon.core.errors import DistmonError
 from distmon.core.fold import apply
 from distmon.core.state import SessionState
+from distmon.tui.alerts import Alert, Alerts, run_command
 from distmon.tui.bindings import bindings_for, commands_for
 from distmon.tui.budget import Budget
 from distmon.tui.glyphs import AsciiFilter, ascii_only
 from distmon.tui.ports import Job, Player, Source
 from distmon.tui.screens.cockpit import Cockpit
 from distmon.tui.terminal import hung_up, on_hangup
-from distmon.tui.theme import ANSI, DARK, PALETTES, textual_theme
+from distmon.tui.theme import ANSI, DARK, PALETTES, palette_named, textual_theme
 from distmon.tui.view.facts import Facts, facts
+from distmon.tui.view_out import as_csv, as_html, as_json, as_text, as_tsv, save
+
+if TYPE_CHECKING:
+    from distmon.launcher.settings import AlertSettings
 
 FRAME_S = 0.25
 """Data is drawn this often; keys are answered at once."""
+SLOW_FRAME_S = 2.0
+"""With --slow-link: the bytes of a frame hardly depend on how much changed in it."""
 TAKE_EVERY_S, TAKE_S, PAUSE_S = 0.1, 0.01, 0.004
 """Events are taken in this often, for at most so long, and after such a pause when more wait: a burst must not hold up a key."""
 LATEST_S = 1.0
@@ -61,6 +72,10 @@ class DistmonApp(App[int]):
         self._behind = False
         """Whether the source had more events than were taken in."""
         self._drawn_at = 0.0
+        self._alert_settings: AlertSettings | None = None
+        self._alerts: Alerts | None = None
+        self._last_alert: Alert | None = None
+        self._frame_s = SLOW_FRAME_S if environment.get("DISTMON_SLOW_LINK", "") not in ("", "0") else FRAME_S
         self._more_due = False
         self._measuring = False
         """Whether a thread looks at the state, which must then stay as it is."""
@@ -91,8 +106,9 @@ class DistmonApp(App[int]):
                 loop.add_signal_handler(number, self.end_by_signal, number)
             on_hangup(lambda: loop.call_soon_threadsafe(self.end_by_signal, signal.SIGHUP))
         self.set_interval(TAKE_EVERY_S, self.take_events)
-        self.set_interval(FRAME_S, self.frame)
+        self.set_interval(self._frame_s, self.frame)
         self.call_after_refresh(freeze_garbage)
+        self.call_after_refresh(self._read_settings)
 
     # --- data -----------------------------------------------------------------------------------------------------
 
@@ -141,6 +157,9 @@ class DistmonApp(App[int]):
 
     def _draw(self, fresh: tuple[str, ...], measured: Facts | None = None) -> None:
         self._drawn_at = time.monotonic()
+        if self._alerts is not None:
+            for alert in self._alerts.update(self.cockpit.facts):
+                self._call(alert)
         begun = time.thread_time()
         self.cockpit.show(measured or facts(self.state, self.cockpit.facts, fresh))
         if measured is None:
@@ -194,6 +213,73 @@ class DistmonApp(App[int]):
 
     def action_help(self) -> None:
         self.cockpit.toggle_help()
+
+    # --- out of the screen ----------------------------------------------------------------------------------------
+
+    def action_export(self) -> None:
+        """Ask for a kind of file, and save the view in the current folder."""
+        words = {"s": "svg", "h": "html", "t": "text", "c": "csv", "j": "json"}
+        answers = {key: (kind.upper() if kind != "text" else "text", partial(self._save, kind)) for key, kind in words.items()}
+        self.cockpit.choose("Save this screen as SVG, HTML or text,\nor the focused panel's data as CSV or JSON", answers)
+
+    def _save(self, kind: str) -> None:
+        page, panel = self.cockpit.page, self.cockpit.page.focused_panel
+        writers: dict[str, Callable[[], str]] = {
+            "svg": lambda: self.export_screenshot(title="distmon"),
+            "html": lambda: as_html(self._screen_lines(), palette_named(self.theme), "distmon"),
+            "text": lambda: as_text(self._screen_lines()),
+            "csv": lambda: as_csv(panel.records() if panel is not None else []),
+            "json": lambda: as_json(panel.records() if panel is not None else []),
+        }
+        try:
+            self.cockpit.say(f"saved as {save(kind, f'distmon-{page.screen_name}', writers[kind], Path.cwd()).name}")
+        except DistmonError as error:
+            self.cockpit.say(str(error))
+
+    def _screen_lines(self) -> list[Strip]:
+        width, height = self.size
+        return [Strip(line, width) for line in self.screen._compositor.render_strips()][:height]
+
+    def action_copy(self) -> None:
+        """The selected row, or all of the focused panel, to the clipboard of the terminal (OSC 52)."""
+        panel = self.cockpit.page.focused_panel
+        records = panel.selected_records() if panel is not None else []
+        self.copy_to_clipboard(as_tsv(records))
+        self.cockpit.say(f"copied {len(records):,} line" + "s" * (len(records) != 1))
+
+    def action_alert(self) -> None:
+        """To the screen and the moment of the last alert."""
+        if self._last_alert is None:
+            self.cockpit.say("nothing has called for you yet")
+            return
+        self.cockpit.go(self._last_alert.screen)
+        self.cockpit.visit(self._last_alert.at)
+
+    def _call(self, alert: Alert) -> None:
+        """Toast, bell, desktop and command, as the settings ask for them."""
+        self._last_alert, settings = alert, self._alert_settings
+        self.notify(alert.text, title="a shows it", severity=alert.severity, markup=False)
+        if settings is None:
+            return
+        if settings.bell:
+            self.bell()
+        if settings.desktop and self._driver is not None:
+            self._driver.write(f"\x1b]9;distmon: {alert.text}\x07")
+        if settings.command:
+            failure = run_command(settings.command, alert.text)
+            if failure:
+                self.cockpit.say(failure)
+
+    def _read_settings(self) -> None:
+        """After the first paint, which need not wait for it."""
+        from distmon.launcher.settings import AlertSettings, load_settings
+
+        try:
+            self._alert_settings = load_settings(Path.cwd()).alerts
+        except DistmonError as error:
+            self.cockpit.say(str(error))
+            self._alert_settings = AlertSettings()
+        self._alerts = Alerts(self._alert_settings.on)
 
     def action_next_theme(self) -> None:
         names = list(PALETTES)

@@ -119,10 +119,10 @@ async def _open_app(
 ) -> AsyncIterator[Opened]:
     source = ListSource()
     app = DistmonApp(source, player, job, state=folded(events), environment={**TRUECOLOR, **(environment or {})})
-    # Every frame is a full one, whatever a slow machine makes of it, and comes when the test asks for it.
+    # Every frame is a full one with all events, whatever a slow machine makes of it, and comes when the test asks for it.
     app._budget = Budget(itertools.count(0, 1000).__next__)
     with (
-        patch.multiple("distmon.tui.app", FRAME_S=NEVER_S, TAKE_EVERY_S=NEVER_S),
+        patch.multiple("distmon.tui.app", FRAME_S=NEVER_S, TAKE_EVERY_S=NEVER_S, TAKE_S=NEVER_S),
         patch.multiple("textual._wait", SLEEP_GRANULARITY=IDLE_S, SLEEP_IDLE=IDLE_S / 20),
     ):
         async with app.run_test(size=size) as pilot:

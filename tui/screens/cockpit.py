@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from textual import events
@@ -27,6 +27,10 @@ from distmon.tui.widgets.text_panel import TextBand, TextPanel
 FIRST = "overview"
 
 
+Answers = Mapping[str, tuple[str, Callable[[], None] | None]]
+"""Key -> what it is called, and what it does."""
+
+
 class Cockpit(Screen[None]):
     """Shows one page at a time; `show` is the one way in for the facts. Pages are made when first asked for, and kept."""
 
@@ -45,7 +49,8 @@ class Cockpit(Screen[None]):
         self.helping = False
         self.prompting = False
         self.question = ""
-        self._if_yes: Callable[[], None] | None = None
+        self._answers: Answers = {}
+        self._also: dict[str, str] = {}
         self.bar = ReplayBar(player, id="bar") if player is not None else None
         self.prompt = FilterPrompt(id="prompt")
         self.bands = {name: TextBand(id=name) for name in ("header", "tabs", "verdict", "footer", "too_small")}
@@ -154,7 +159,8 @@ class Cockpit(Screen[None]):
         if self.helping:
             self.overlays["help"].show(partial(chrome.help_lines, self.commands), [("? or Esc closes", "muted")])
         if self.question:
-            self.overlays["question"].show(partial(chrome.question_lines, self.question))
+            answers = [(key, words) for key, (words, _) in self._answers.items()]
+            self.overlays["question"].show(partial(chrome.question_lines, self.question, answers))
         if self.bar is not None:
             self.bar.redraw()
 
@@ -175,23 +181,28 @@ class Cockpit(Screen[None]):
 
     def ask(self, question: str, if_yes: Callable[[], None]) -> None:
         """Put a yes/no question over the screen."""
-        self.question, self._if_yes = question, if_yes
+        # Who presses Ctrl-C again wants it ended, not kept.
+        self.choose(question, {"y": ("yes (^C)", if_yes), "n": ("no", None)}, {"ctrl+c": "y", "q": "n"})
+
+    def choose(self, question: str, answers: Answers, also: Mapping[str, str] | None = None) -> None:
+        """Put a question with an answer per key over the screen; Escape closes it. `also`: other keys for the same."""
+        self.question, self._answers, self._also = question, answers, dict(also or {})
         self.rearrange()
 
     def on_key(self, event: events.Key) -> None:
         self.note = ""
         if self.question:
             event.stop()
-            if event.key in ("y", "ctrl+c"):  # who presses Ctrl-C again wants it ended, not kept
-                self._answer(True)
-            elif event.key in ("n", "escape", "q"):
-                self._answer(False)
+            key = self._also.get(event.key, event.key)
+            if key == "escape" or key in self._answers:
+                self._answer(key)
 
-    def _answer(self, yes: bool) -> None:
-        self.question, if_yes, self._if_yes = "", self._if_yes, None
+    def _answer(self, key: str) -> None:
+        answers, self.question, self._answers = self._answers, "", {}
         self.rearrange()
-        if yes and if_yes is not None:
-            if_yes()
+        _, act = answers.get(key, ("", None))
+        if act is not None:
+            act()
 
     async def on_text_band_clicked(self, event: TextBand.Clicked) -> None:
         """A click on the verdict tells why, one on a tab goes there, one on a command of the footer does it."""
@@ -218,7 +229,7 @@ class Cockpit(Screen[None]):
     def action_back(self) -> None:
         """Close the topmost thing that is open; then go back to the screen before."""
         if self.question:
-            self._answer(False)
+            self._answer("escape")
         elif self.helping:
             self.toggle_help()
         elif self.page.close_topmost():

@@ -108,16 +108,17 @@ def help_lines(commands: list[Command], palette: Palette, width: int, height: in
     return lines + [Line([("  " + word, style("text"))]) for word in words]
 
 
-def question_lines(question: str, palette: Palette, width: int, height: int) -> list[Line]:
+def question_lines(question: str, answers: list[tuple[str, str]], palette: Palette, width: int, height: int) -> list[Line]:
     style = palette.style
     lines = [
         Line(),
         *(Line([(fit(part, width, "centre"), style("text", bold=True))]) for part in question.split("\n")),
         Line(),
     ]
-    choices = Line(
-        [("y", style("key")), (" or ^C: yes   ", style("text")), ("n", style("key")), (" or Esc: no", style("text"))]
-    )
+    choices = Line()
+    for key, words in answers:
+        choices.add(key, style("key")).add(f" {words}   ", style("text"))
+    choices.add("Esc", style("key")).add(" closes", style("muted"))
     return [*lines, Line([(" " * max((width - choices.width) // 2, 0), style("text"))]).extend(choices)]
 
 

@@ -152,6 +152,20 @@ class Chart(Panel):
         self._ceiling, self._axis = plot.high, plot.axis
         return [line.strip(width, self.base) for line in plot.lines()]
 
+    def records(self) -> list[dict[str, object]]:
+        """The samples of the time that is shown; times in seconds since the origin."""
+        axis, found = self._axis, []
+        end = axis.start + axis.step * axis.count if axis is not None else math.inf
+        for series in self._data.series:
+            for index, at in enumerate(series.times):
+                if axis is None or axis.start <= at < end:
+                    record: dict[str, object] = {"series": series.label, "at_s": round(at - self._data.origin, 3)}
+                    record["value"] = series.values[index]
+                    if series.band is not None:
+                        record |= {"low": series.band[0][index], "high": series.band[1][index]}
+                    found.append(record)
+        return found
+
     # --- the mouse ------------------------------------------------------------------------------------------------
 
     def _moment(self, x: int) -> float | None:

@@ -45,6 +45,12 @@ class CursorLog(LogView):
         pieces = [(text, style(role, selected=True)) for text, role in (*line.prefix, (line.text, line.role))]
         return Line(pieces).strip(width, style("text", selected=True))
 
+    def selected_records(self) -> list[dict[str, object]]:
+        if self.cursor is None:
+            return self.records()
+        line = self._lines[self.cursor - self._lines[0].number]
+        return [{"line": "".join(text for text, _ in line.prefix) + line.text}]
+
     def navigate(self, where: str) -> None:
         """One of up, down, page_up, page_down, first, last."""
         if not self._lines:

@@ -112,6 +112,15 @@ class HeatMap(Panel, Generic[K]):
     def caption(self) -> Line:
         return Line((text, self.palette.style(role)) for text, role in self._caption)
 
+    def records(self) -> list[dict[str, object]]:
+        """Every value, with the name of its group."""
+        names = [name for name, count in self._data.groups for _ in range(count)]
+        triples = zip(names, self._data.keys, self._data.values, strict=True)
+        return [{"group": name, "key": _key_words(key), f"value {self._data.scale.unit}".strip(): v} for name, key, v in triples]
+
+    def selected_records(self) -> list[dict[str, object]]:
+        return [{"line": self._describe(self.selected)}] if self.selected is not None else self.records()
+
     # --- drawing --------------------------------------------------------------------------------------------------
 
     def draw_body(self, width: int, height: int) -> list[Strip]:
@@ -261,3 +270,7 @@ class HeatMap(Panel, Generic[K]):
             return None
         indices = self._indices(place, min(inside // layout.width, layout.span - 1))
         return self._data.keys[indices[0]] if indices else None
+
+
+def _key_words(key: object) -> str:
+    return " ".join(map(str, key)) if isinstance(key, tuple) else str(key)

@@ -44,6 +44,10 @@ class LogView(Panel):
         self._lines, self._note = lines, note
         self.redraw()
 
+    def records(self) -> list[dict[str, object]]:
+        """All lines, as far as they pass the filter."""
+        return [{"line": "".join(text for text, _ in line.prefix) + line.text} for line in self._lines[:]]
+
     def caption(self) -> Line:
         palette = self.palette
         line = Line([(self._note, palette.style("accent"))])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.style import Style
@@ -42,6 +43,14 @@ class Panel(Canvas, can_focus=True):
 
     def draw_body(self, width: int, height: int) -> list[Strip]:
         raise NotImplementedError
+
+    def records(self) -> Sequence[Mapping[str, object]]:
+        """The data that is shown, for a file: here the lines of the body."""
+        return [{"line": text} for strip in self.draw_body(*self.body_size) if (text := strip.text.rstrip())]
+
+    def selected_records(self) -> Sequence[Mapping[str, object]]:
+        """Of those, what is selected; all where nothing is."""
+        return self.records()
 
     def caption(self) -> Line:
         """What the right end of the top rule says."""

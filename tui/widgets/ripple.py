@@ -61,6 +61,12 @@ class Ripple(Panel):
     def caption(self) -> Line:
         return Line((text, self.palette.style(role)) for text, role in self._data.caption)
 
+    def records(self) -> list[dict[str, object]]:
+        """Every second of every rank."""
+        data = self._data
+        rows = zip(data.ranks, data.rows, strict=True)
+        return [{"rank": rank, "at": data.start + i, "value": value} for rank, row in rows for i, value in enumerate(row)]
+
     def draw_body(self, width: int, height: int) -> list[Strip]:
         data, style = self._data, self.palette.style
         if not data.ranks or not data.seconds:

@@ -61,6 +61,18 @@ class Table(RowsPanel[K]):
         self._cells = cells
         self.take(keys, caption)
 
+    def records(self) -> list[dict[str, object]]:
+        """All rows, as far as they pass the filter, in order."""
+        return [self._record(key) for key in self.model.keys]
+
+    def selected_records(self) -> list[dict[str, object]]:
+        selected = self.model.selected
+        return [self._record(selected)] if selected is not None else self.records()
+
+    def _record(self, key: K) -> dict[str, object]:
+        texts = (text.strip() for text, _ in self._cells(key))
+        return {column.title.strip() or column.key: text for column, text in zip(self.columns, texts, strict=True)}
+
     def draw_body(self, width: int, height: int) -> list[Strip]:
         self.model.resize(height - 1)
         layout = placed(self.columns, width)
