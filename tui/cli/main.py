@@ -48,7 +48,7 @@ class Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and gives its exit code: 0, 1 for a failure, 2 for wrong usage, 130 for Ctrl-C, else the job's own."""
-    words = list(sys.argv[1:] if argv is None else argv)
+    words = _without_slow_link(list(sys.argv[1:] if argv is None else argv))
     debug = "--debug" in words[: words.index("--")] if "--" in words else "--debug" in words
     try:
         return _dispatch_and_flush(words)
@@ -68,6 +68,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         sys.stderr.write(f"distmon: {told(error)}\n")
         return 1
+
+
+def _without_slow_link(words: list[str]) -> list[str]:
+    """`--slow-link` goes with every verb that has a screen, and is told to it through the environment."""
+    own = words[: words.index("--")] if "--" in words else words
+    if "--slow-link" not in own:
+        return words
+    os.environ["DISTMON_SLOW_LINK"] = "1"
+    return [word for word in own if word != "--slow-link"] + words[len(own) :]
 
 
 def _dispatch_and_flush(words: list[str]) -> int:
@@ -122,6 +131,7 @@ def _top_level(words: list[str]) -> int:
     )
     parser.add_argument("--version", action="version", version=f"distmon {version('distmon')}")
     parser.add_argument("--debug", action="store_true", help="show tracebacks")
+    parser.add_argument("--slow-link", action="store_true", help="draw new data every two seconds; goes with run and replay too")
     parser.add_argument("command", nargs="?", help=argparse.SUPPRESS)
     arguments = parser.parse_args(words)
     if arguments.command is not None:
