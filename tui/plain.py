@@ -104,9 +104,10 @@ def _split(moment: Facts) -> str:
 
 def _failure(state: SessionState) -> list[str]:
     failure = state.job.failure
+    reason = [f"reason      {clean(state.job.end_detail)}"] if state.job.end_detail else []
     if failure is None:
-        return [f"reason      {clean(state.job.end_detail)}"] if state.job.end_detail else []
+        return reason
     who = f"rank {failure.rank}" if failure.rank is not None else "a process"
     cause = death(failure.signal, failure.exit_code, failure.cause) or MISSING
-    lines = [f"first failure: {who} on {clean(failure.host) or MISSING}: {clean(cause)}"]
+    lines = [*reason, f"first failure: {who} on {clean(failure.host) or MISSING}: {clean(cause)}"]
     return lines + [f"  | {clean(line)}" for line in failure.last_lines]

@@ -5,6 +5,7 @@ Every wrapper only notes and calls on: some run under a lock that the whole job 
 
 import functools
 import importlib
+import logging
 import threading
 import time
 from typing import Any, Callable, Dict, List, Optional, Set
@@ -56,6 +57,7 @@ def install(job: Job) -> None:
     _hook_hosts(job, module.HostManager)
     _hook_registry(job, registration.WorkerStateRegistry)
     _hook_notices(job, worker.WorkerNotificationClient)
+    _hook_slots(job, importlib.import_module("horovod.runner.elastic.driver").ElasticDriver)
     _mend_notices(importlib.import_module("horovod.runner.elastic.driver"), worker.HostUpdateResult.added)
     _use_given_interfaces(importlib.import_module("horovod.runner.driver.driver_service"))
 
@@ -137,8 +139,9 @@ def _hook_registry(job: Job, registry: Any) -> None:
     @functools.wraps(failure)
     def record_failure(self: Any, host: str, slot: int) -> Any:
         job.resets = getattr(self, "_reset_count", None)
-        rank, cause = job.death_of(host, slot)
-        job.writer.emit("membership", change="host_failed", host=host, rank=rank, detail=cause)
+        rank, cause, stopped = job.death_of(host, slot)
+        if not stopped:
+            job.writer.emit("membership", change="host_failed", host=host, rank=rank, detail=cause)
         return failure(self, host, slot)
 
     registry.record_ready = record_ready
@@ -156,6 +159,30 @@ def _hook_notices(job: Job, client: Any) -> None:
         return result
 
     client.notify_hosts_updated = notify_hosts_updated
+
+
+def _hook_slots(job: Job, driver: Any) -> None:
+    """Too few slots for too long end the job: Horovod logs a traceback, where one sentence says it."""
+    wait = getattr(driver, "wait_for_available_slots", None)
+    if wait is None:
+        return
+
+    @functools.wraps(wait)
+    def wait_for_available_slots(self: Any, wanted: int, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return wait(self, wanted, *args, **kwargs)
+        except Exception as error:
+            if type(error).__name__ == "TimeoutException":
+                there = self._host_manager.current_hosts.count_available_slots()
+                job.gave_up = f"for {job.limits['slots']:g} s there were only {there} of the {wanted} slots that the job needs"
+                job.gave_up += "; a smaller --min-np lets it go on with fewer, --elastic-timeout makes it wait longer"
+            raise
+
+    def without_traceback(record: logging.LogRecord) -> bool:
+        return not (job.gave_up and record.exc_info)
+
+    driver.wait_for_available_slots = wait_for_available_slots
+    logging.getLogger().addFilter(without_traceback)
 
 
 def _mend_notices(driver: Any, added: Any) -> None:

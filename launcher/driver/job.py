@@ -66,6 +66,8 @@ class Job:
         """(host, local rank) -> its rank in the latest round that gave it one."""
         self._assigned: Set[Tuple[str, int]] = set()
         self.stopping = False
+        self.gave_up = ""
+        """Why the launcher itself ended the job, in one line."""
         self.exits: List[Exit] = []
         self.liveness = Liveness(spec["lost_after_s"], self._tell_liveness)
         self._failed_at: Optional[float] = None
@@ -116,13 +118,14 @@ class Job:
             detail = f"a new round of ranks waits for {', '.join(missing[:3])}{more} to reach a commit or to end"
             self.progress("rendezvous", detail)
 
-    def death_of(self, host: str, local_rank: int) -> Tuple[Optional[int], str]:
-        """Rank and cause of the latest death in a slot."""
+    def death_of(self, host: str, local_rank: int) -> Tuple[Optional[int], str, bool]:
+        """Rank and cause of the latest death in a slot, and whether the launcher had asked for it."""
         for end in reversed(self.exits):
             if (end.host, end.local_rank) == (host, local_rank):
                 signum = end.signal if end.signal in list(signal.Signals) else None
-                return end.rank, end.cause or (signal.Signals(signum).name if signum else f"exit code {end.exit_code}")
-        return self._ranks.get((host, local_rank)), ""
+                cause = end.cause or (signal.Signals(signum).name if signum else f"exit code {end.exit_code}")
+                return end.rank, cause, end.stopped
+        return self._ranks.get((host, local_rank)), "", False
 
     def run_worker(self, command: WorkerCommand, place: Place, settings: Any, events: List[Any]) -> int:
         """Run one worker to its end and return its exit code; any of `events` set ends it."""

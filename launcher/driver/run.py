@@ -148,9 +148,9 @@ class Driver:
         if self.stop_signal is not None:
             code, reason, error = 128 + self.stop_signal, "stopped", ""
         elif failure is not None:
-            code, reason, error = failure.exit_code, "failed", ""
+            code, reason, error = failure.exit_code, "failed", self.job.gave_up
         else:
-            reason = "failed" if code else "finished"
+            reason, error = "failed" if code else "finished", self.job.gave_up or error
         record = as_record(failure) if failure is not None else None
         self.writer.emit("ended", exit_code=code, reason=reason, failure=record, error=error)
         self.writer.close(FLUSH_LIMIT_S)

@@ -30,15 +30,27 @@ class Said(NamedTuple):
 
 
 class ClusterJob:
-    """`distmon run --headless` with a rank on each of `hosts`, launched on the first of them; to be closed."""
+    """`distmon run --headless` with a rank on each slot of `hosts`, launched on the first of them; to be closed.
 
-    def __init__(self, cluster: Cluster, folder: Path, *command: str, hosts: str = THREE_HOSTS, flags: str = "") -> None:
+    With a `discovery` script the job is elastic, and `hosts` says only how many ranks it starts with.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        folder: Path,
+        *command: str,
+        hosts: str = THREE_HOSTS,
+        discovery: str = "",
+        flags: str = "",
+    ) -> None:
         self.cluster = cluster
         self.folder = folder
         self.recording = folder / "run.jsonl"
         self.launcher = cluster.hosts[hosts.partition(":")[0]]
         np = sum(int(number) for number in re.findall(r":(\d+)", hosts))
-        own = ["run", "--headless", "--record", str(self.recording), "-np", str(np), "-H", hosts, *flags.split()]
+        where = ["--host-discovery-script", discovery] if discovery else ["-H", hosts]
+        own = ["run", "--headless", "--record", str(self.recording), "-np", str(np), *where, *flags.split()]
         self.process: subprocess.Popen[str] = self.launcher.popen(
             *("distmon", *own, "--", *command),
             cwd=ROOT,

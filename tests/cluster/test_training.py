@@ -1,0 +1,154 @@
+"""Real Horovod and PyTorch across three hosts: plain, measured, cut off, and with what dies in it."""
+
+from __future__ import annotations
+
+import re
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from distmon.core import measures
+from distmon.core.events import JobEnded, WorkerExited
+from distmon.replay.session_file import load_state
+from tests.cluster.cluster import ROOT, Cluster
+from tests.cluster.jobs import THREE_HOSTS, ClusterJob, eventually
+
+pytest.importorskip("horovod.torch", reason="needs Horovod and PyTorch: make test sets them up")
+pytestmark = pytest.mark.timeout(240)
+
+DIGITS = "examples/torch_digits.py"
+TRAIN_LIMIT_S = 180.0
+CUT_S = 20.0
+"""Longer than distmon's patience, shorter than Gloo's."""
+SLOW_STEPS = """
+import sys, time, torch, horovod.torch as hvd
+hvd.init(); torch.manual_seed(0); torch.set_num_threads(1)
+model = torch.nn.Linear(8, 2)
+optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), 0.01), model.named_parameters())
+for step in range(int(sys.argv[1])):
+    time.sleep(0.05)
+    optimizer.zero_grad(); model(torch.randn(4, 8)).sum().backward(); optimizer.step()
+    if step == 5 and hvd.rank() == 0: print("training goes on", flush=True)
+"""
+
+Train = Callable[..., ClusterJob]
+
+
+@pytest.fixture
+def train(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Train]:
+    """Starts a training of `steps` slow steps on three hosts, and waits until its steps are there."""
+    jobs: list[ClusterJob] = []
+
+    def started(steps: int, flags: str = "") -> ClusterJob:
+        folder = cluster.shared / request.node.name
+        folder.mkdir()
+        (folder / "train.py").write_text(SLOW_STEPS)
+        job = ClusterJob(cluster, folder, sys.executable, str(folder / "train.py"), str(steps), flags=flags)
+        jobs.append(job)
+        job.wait_for("training goes on", TRAIN_LIMIT_S)
+        return job
+
+    yield started
+    for job in jobs:
+        job.close()
+
+
+def steps_by_rank(recording: Path) -> dict[int, int]:
+    """Steps of each rank in the only generation."""
+    state, _ = load_state(recording)
+    generation = measures.current_generation(state)
+    assert generation is not None
+    return {rank: steps.totals.steps for rank, steps in generation.ranks.items()}
+
+
+def ranks_of(cluster: Cluster, job: ClusterJob, host: str) -> list[int]:
+    """Its training processes."""
+    found = cluster.hosts[host].processes()
+    return [pid for pid, words in found.items() if len(words) > 1 and words[1] == str(job.folder / "train.py")]
+
+
+@pytest.mark.long
+def test_plain_horovodrun_trains_across_the_hosts(cluster: Cluster) -> None:
+    command = ["horovodrun", "-np", "3", "-H", THREE_HOSTS, "--disable-cache", sys.executable, DIGITS, "--epochs", "1"]
+    done = cluster.hosts["node1"].run(*command, cwd=ROOT, timeout_s=TRAIN_LIMIT_S)
+    assert done.returncode == 0, done.stderr
+    assert "epoch 1/1" in done.stdout
+
+
+def test_distmon_measures_every_rank_and_node(cluster: Cluster) -> None:
+    folder = cluster.shared / "measured"
+    folder.mkdir()
+    job = ClusterJob(cluster, folder, sys.executable, DIGITS, "--epochs", "1", "--batch-size", "128")
+    try:
+        assert job.end(TRAIN_LIMIT_S) == 0, job.text()
+        report = job.report()
+        assert [(rank["rank"], rank["host"], rank["steps"]) for rank in report["ranks"]] == [
+            (0, "node1", 4),
+            (1, "node2", 4),
+            (2, "node3", 4),
+        ]
+        assert {node["node"].partition("-")[0] for node in report["nodes"]} == {"node1", "node2", "node3"}
+        assert report["gaps"] == []
+        assert not eventually(3, job.left_over)
+    finally:
+        job.close()
+
+
+@pytest.mark.long
+def test_a_rank_that_is_killed_is_told_from_those_that_die_of_it(cluster: Cluster, train: Train) -> None:
+    job = train(10_000)
+    cluster.signal("node3", ranks_of(cluster, job, "node3"), signal.SIGKILL)
+    killed = cluster.truth.last("signal", "node3")
+    shown = job.wait_for("rank 2 died: SIGKILL")
+    assert job.end() == 137
+    assert shown.at - killed.began < 2
+    (ended,) = job.of(JobEnded)
+    assert ended.at - killed.began < 15
+    failure = job.report()["failure"]
+    assert (failure["rank"], failure["host"], failure["signal"]) == (2, "node3", "SIGKILL")
+    assert any("HorovodInternalError" in line for line in job.text().splitlines())
+    assert {exited.rank for exited in job.of(WorkerExited) if exited.exit_code} == {0, 1, 2}
+    assert not eventually(3, job.left_over)
+
+
+@pytest.mark.long
+def test_a_cut_of_twenty_seconds_costs_no_step(cluster: Cluster, train: Train) -> None:
+    job = train(200)
+    cluster.cut("node2")
+    shown = job.wait_for("node2 .rank 1. has not answered for", 20)
+    assert shown.at - cluster.truth.last("cut", "node2").began < 15
+    time.sleep(max(0.0, cluster.truth.last("cut", "node2").at + CUT_S - time.time()))
+    cluster.heal("node2")
+    assert job.end(TRAIN_LIMIT_S) == 0, job.text()
+    assert re.search("node2 answers again after 2[0-9] s", job.text())
+    assert steps_by_rank(job.recording) == {0: 200, 1: 200, 2: 200}
+    assert not eventually(3, job.left_over)
+
+
+@pytest.mark.long
+def test_an_agent_that_is_killed_costs_no_step(cluster: Cluster, train: Train) -> None:
+    job = train(200)
+    agents = cluster.hosts["node2"].pids("distmon-agent", "--listen")
+    assert agents
+    cluster.signal("node2", agents, signal.SIGKILL)
+    job.wait_for("node2.* agent died", 20)
+    assert job.end(TRAIN_LIMIT_S) == 0, job.text()
+    assert steps_by_rank(job.recording) == {0: 200, 1: 200, 2: 200}
+    assert job.report()["failure"] is None
+    assert not eventually(3, job.left_over)
+
+
+@pytest.mark.long
+def test_a_host_that_is_gone_is_named_though_the_others_die_first(cluster: Cluster, train: Train) -> None:
+    job = train(10_000, "--gloo-timeout-seconds 10")
+    cluster.lose("node3")
+    job.wait_for("node3 .rank 2. has not answered for", 20)
+    assert job.end(TRAIN_LIMIT_S) != 0
+    failure = job.report()["failure"]
+    assert (failure["rank"], failure["host"]) == (2, "node3"), job.text()
+    assert failure["cause"].startswith("node3 did not answer for")
+    assert not eventually(15, job.left_over)
