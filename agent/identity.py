@@ -9,7 +9,7 @@ import sys
 from distmon.agent.sensors.base import REAL_ROOTS, Roots, read_text
 from distmon.agent.sensors.cgroup import find_limits
 from distmon.agent.sensors.memory import kilobytes
-from distmon.core.events import NodeJoined
+from distmon.core.events import NodeJoined, NodeSampled
 
 
 def node_name(roots: Roots = REAL_ROOTS) -> str:
@@ -32,7 +32,12 @@ def new_boot() -> str:
     return os.urandom(6).hex()
 
 
-def node_joined(node: str, boot: str, at: float, roots: Roots = REAL_ROOTS) -> NodeJoined:
+def gpu_names(sample: NodeSampled) -> list[str]:
+    """Of whole GPUs, by their numbers."""
+    return [gpu.name for gpu in sample.gpus if gpu.instance is None]
+
+
+def node_joined(node: str, boot: str, at: float, gpus: list[str], roots: Roots = REAL_ROOTS) -> NodeJoined:
     kernel = os.uname()
     return NodeJoined(
         at=at,
@@ -44,6 +49,7 @@ def node_joined(node: str, boot: str, at: float, roots: Roots = REAL_ROOTS) -> N
         machine=kernel.machine,
         system=f"{kernel.sysname} {kernel.release}",
         agent_version=_own_version(),
+        gpus=gpus,
     )
 
 

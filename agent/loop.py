@@ -8,17 +8,19 @@ from collections.abc import Callable
 from typing import Literal
 
 from distmon.agent.grid import next_on_grid
-from distmon.agent.identity import host_name, new_boot, node_joined, node_name
+from distmon.agent.identity import gpu_names, host_name, new_boot, node_joined, node_name
 from distmon.agent.intake import Intake, marked_anchor_ns
 from distmon.agent.journal import Journal
 from distmon.agent.sampler import Sampler
 from distmon.agent.sensors.base import REAL_ROOTS, Roots
-from distmon.core.events import NodeLeft, NoticeGiven
+from distmon.core.events import NodeLeft, NodeSampled, NoticeGiven
 from distmon.wire.clock import SteadyClock
 from distmon.wire.gate import Gate
 from distmon.wire.publisher import Publisher
 
 NODE_STREAM = "node"
+_DRIVERS_WITHIN_S = 1.0
+"""A GPU's driver that answers this soon after the start is in the first word about the node."""
 _FIRST_SAMPLE_AFTER_S = 0.3
 _TOGETHER_S = 0.02
 """An intake due this soon after a sample is done with it: one wake-up, one send."""
@@ -51,6 +53,7 @@ class Agent:
         self._roots = roots
         self._monotonic = monotonic
         self.boot = journal.boot if journal is not None else new_boot()
+        self._gpus: list[str] = []
         self._journal = journal
         self._refusals_told = 0
         self._tell_refusals_after = 0.0
@@ -70,7 +73,8 @@ class Agent:
     def run(self, parent: int | None = None) -> None:
         """Until `stop`, or until the process `parent` is no longer this one's parent."""
         self.sampler.prime()
-        self.publisher.publish(NODE_STREAM, node_joined(self.node, self.boot, self.clock.now(), self._roots), keep="joined")
+        self.sampler.settle(_DRIVERS_WITHIN_S)
+        self._join(self.sampler.sample(self.clock.now()))
         next_sample = next_intake = self._monotonic() + min(_FIRST_SAMPLE_AFTER_S, self._interval_s)
         while not self._stop_reason:
             if self._monotonic() >= next_sample:
@@ -95,6 +99,8 @@ class Agent:
         if stepped is not None:
             self.publisher.publish(NODE_STREAM, stepped)
         sample = self.sampler.sample(self.clock.now())
+        if gpu_names(sample) != self._gpus:
+            self._join(sample)
         self.publisher.publish(NODE_STREAM, sample)
         while self.sampler.notices:
             severity, text = self.sampler.notices.popleft()
@@ -102,6 +108,12 @@ class Agent:
         while self._journal is not None and self._journal.notices:
             self._tell(*self._journal.notices.popleft())
         self._tell_refusals()
+
+    def _join(self, sample: NodeSampled) -> None:
+        """Says what this node is; again when its driver has come up later, or GPUs have changed."""
+        self._gpus = gpu_names(sample)
+        joined = node_joined(self.node, self.boot, self.clock.now(), self._gpus, self._roots)
+        self.publisher.publish(NODE_STREAM, joined, keep="joined")
 
     def _tell_refusals(self) -> None:
         """How many strangers were turned away, at most once a minute: they could be thousands a second."""

@@ -12,6 +12,7 @@ from distmon.agent.gpu_ranks import GpuRanks
 from distmon.agent.sensors import SOURCES, Source
 from distmon.agent.sensors.base import REAL_ROOTS, Notice, Reading, Roots, Sensor, why
 from distmon.agent.sensors.cgroup import ControlGroupSensor
+from distmon.agent.sensors.infiniband import InfinibandSensor
 from distmon.agent.sensors.jetson_gpu import joined_gpus
 from distmon.agent.sensors.network import NetworkSensor
 from distmon.agent.sensors.processes import ProcessSensor
@@ -39,8 +40,9 @@ class Sampler:
         self.notices: deque[Notice] = deque(maxlen=_MOST_NOTICES)
         """What sensors have to say, for whoever publishes it."""
         group = ControlGroupSensor(roots, self.processes.first_pid)
+        infiniband = InfinibandSensor(roots, lambda: self.network.used_by_training)
         self._readers: list[_Direct | _Threaded] = [
-            _Direct(sensor, self.notices) for sensor in (self.network, self.processes, group)
+            _Direct(sensor, self.notices) for sensor in (self.network, infiniband, self.processes, group)
         ]
         for source in sources:
             sensor = source.make(roots)

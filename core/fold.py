@@ -282,8 +282,10 @@ def _phase_unseen(state: SessionState, event: ev.PhaseUnseen) -> None:
 
 def _node_joined(state: SessionState, event: ev.NodeJoined) -> None:
     node = _hear(state, event.node)
+    again = node.joined is not None and node.joined.boot == event.boot and node.left_at is None
     node.joined, node.host, node.left_at, node.left_reason = event, event.host, None, ""
-    _say(state, event.at, "info", f"node {event.host} joined", None, event.host)
+    if not again:
+        _say(state, event.at, "info", f"node {event.host} joined", None, event.host)
 
 
 def _node_left(state: SessionState, event: ev.NodeLeft) -> None:

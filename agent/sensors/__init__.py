@@ -9,7 +9,6 @@ from distmon.agent.sensors.base import Roots, Sensor
 from distmon.agent.sensors.cpu import CpuSensor
 from distmon.agent.sensors.disks import DiskSensor
 from distmon.agent.sensors.frequency import FrequencySensor
-from distmon.agent.sensors.infiniband import InfinibandSensor
 from distmon.agent.sensors.jetson_board import jetson_sensor
 from distmon.agent.sensors.load import LoadSensor
 from distmon.agent.sensors.memory import MemorySensor
@@ -38,10 +37,9 @@ SOURCES = (
     Source("load", LoadSensor, every_s=5.0),
     Source("pressure", PressureSensor, every_s=2.0),
     Source("disks", DiskSensor, every_s=2.0),
-    Source("infiniband", InfinibandSensor),
     Source("power", RaplSensor),
     Source("temperatures", TemperatureSensor, may_block=True, every_s=10.0),
     Source("nvidia", NvidiaSensor, may_block=True),
     Source("jetson", jetson_sensor, may_block=True),
 )
-"""Network, processes and control group are made by the sampler itself, which tells them about the ranks."""
+"""Network, InfiniBand, processes and control group are made by the sampler itself, which tells them about the ranks."""

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from distmon.agent.sensors.base import Reading, Roots, rate, read_text, whole_number
-from distmon.core.events import ControlGroup
+from distmon.agent.sensors.pressure import RESOURCES, parse
+from distmon.core.events import ControlGroup, Pressure
 
 _LOOK_AGAIN_NS = 30 * 10**9
 _NO_LIMIT_BYTES = 1 << 60
@@ -73,7 +74,8 @@ class ControlGroupSensor:
         last, self._last = self._last, _use(_tree(self._roots), limits)
         interval_s = 0.0 if last is None else (now_ns - self._last_ns) / 1e9
         self._last_ns = now_ns
-        return Reading({"control_group": _reading(limits, last, self._last, interval_s)}, {})
+        own = _pressures(limits)
+        return Reading({"control_group": _reading(limits, last, self._last, interval_s, own)}, {})
 
     def _look(self, pid: int | None, now_ns: int) -> None:
         limits = find_limits(self._roots, pid)
@@ -105,7 +107,7 @@ def _use(tree: Path, limits: Limits) -> _Use:
     return _Use(cpu_us, throttled_us, stat.get("nr_periods"), stat.get("nr_throttled"), used)
 
 
-def _reading(limits: Limits, last: _Use | None, now: _Use, interval_s: float) -> ControlGroup:
+def _reading(limits: Limits, last: _Use | None, now: _Use, interval_s: float, pressures: list[Pressure]) -> ControlGroup:
     cores_used, held_back, periods, throttled = (_rate(last, now, column, interval_s) for column in _COUNTERS)
     percent = None
     if cores_used is not None and limits.cores:
@@ -118,7 +120,15 @@ def _reading(limits: Limits, last: _Use | None, now: _Use, interval_s: float) ->
         throttled_percent=None if throttled is None else round(100 * throttled / periods, 2) if periods else 0.0,
         memory_used_bytes=now.memory_bytes,
         memory_limit_bytes=limits.memory_bytes,
+        pressures=pressures,
     )
+
+
+def _pressures(limits: Limits) -> list[Pressure]:
+    """Of the group that is limited; version 1 has none, and a kernel may keep them for the whole node only."""
+    folder = limits.cpu_folder or limits.memory_folder
+    texts = [(name, read_text(folder / f"{name}.pressure")) for name in RESOURCES] if folder and limits.version == 2 else []
+    return [parse(name, text.encode()) for name, text in texts if text]
 
 
 _COUNTERS = ("cpu_us", "throttled_us", "periods", "throttled_periods")

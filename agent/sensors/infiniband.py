@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import NamedTuple
 
-from distmon.agent.sensors.base import KernelFile, Reading, Roots, rate, whole_number
+from distmon.agent.sensors.base import KernelFile, Reading, Roots, rate, read_text, whole_number
 from distmon.core.events import NetworkRate
 
 _LIST_AGAIN_NS = 60 * 10**9
@@ -22,6 +23,8 @@ _Counts = tuple[int | None, int | None]
 
 class _Port(NamedTuple):
     name: str
+    interfaces: frozenset[str]
+    """The network interfaces that it carries."""
     received: KernelFile
     sent: KernelFile
 
@@ -29,7 +32,9 @@ class _Port(NamedTuple):
 class InfinibandSensor:
     fields: tuple[str, ...] = ("infiniband",)
 
-    def __init__(self, roots: Roots) -> None:
+    def __init__(self, roots: Roots, used_by_training: Callable[[], Collection[str]] = tuple) -> None:
+        """`used_by_training` gives the names of the interfaces that the ranks talk over."""
+        self._used_by_training = used_by_training
         self._folder = roots.sys / "class" / "infiniband"
         self._ports: list[_Port] = []
         self._listed_ns: int | None = None
@@ -45,7 +50,8 @@ class InfinibandSensor:
         last, self._last = self._last, {port.name: (_count(port.received), _count(port.sent)) for port in self._ports}
         interval_s = 0.0 if self._last_ns is None else (now_ns - self._last_ns) / 1e9
         self._last_ns = now_ns
-        rates = [_rates(name, last.get(name, (None, None)), counts, interval_s) for name, counts in self._last.items()]
+        used = self._used_by_training()
+        rates = [_rates(port, last.get(port.name, (None, None)), self._last[port.name], interval_s, used) for port in self._ports]
         silent = [name for name, counts in self._last.items() if counts == (None, None)]
         return Reading({"infiniband": rates}, {"infiniband": f"{', '.join(silent)}: no counters"} if silent else {})
 
@@ -58,11 +64,17 @@ class InfinibandSensor:
 
 def _port(folder: Path) -> _Port:
     """Old drivers keep the counters that do not overflow in a folder of their own."""
-    name = f"{folder.parent.parent.name}/{folder.name}"
+    name, carried = f"{folder.parent.parent.name}/{folder.name}", _interfaces(folder)
     if (folder / "counters_ext/port_rcv_data_64").exists():
         wide = folder / "counters_ext"
-        return _Port(name, KernelFile(wide / "port_rcv_data_64"), KernelFile(wide / "port_xmit_data_64"))
-    return _Port(name, KernelFile(folder / "counters/port_rcv_data"), KernelFile(folder / "counters/port_xmit_data"))
+        return _Port(name, carried, KernelFile(wide / "port_rcv_data_64"), KernelFile(wide / "port_xmit_data_64"))
+    return _Port(name, carried, KernelFile(folder / "counters/port_rcv_data"), KernelFile(folder / "counters/port_xmit_data"))
+
+
+def _interfaces(port: Path) -> frozenset[str]:
+    """Those of the port's addresses, or, where old kernels do not tell these, all of its adapter."""
+    names = {read_text(path) for path in port.glob("gid_attrs/ndevs/*")} - {""}
+    return frozenset(names or (path.name for path in port.parent.parent.glob("device/net/*")))
 
 
 def _count(file: KernelFile) -> int | None:
@@ -74,9 +86,14 @@ def _count(file: KernelFile) -> int | None:
     return None if count == _STUCK else count
 
 
-def _rates(name: str, before: _Counts, after: _Counts, interval_s: float) -> NetworkRate:
+def _rates(port: _Port, before: _Counts, after: _Counts, interval_s: float, used: Collection[str]) -> NetworkRate:
     received, sent = (_bytes_per_s(before[i], after[i], interval_s) for i in (0, 1))
-    return NetworkRate(name=name, received_bytes_per_s=received, sent_bytes_per_s=sent)
+    return NetworkRate(
+        name=port.name,
+        received_bytes_per_s=received,
+        sent_bytes_per_s=sent,
+        used_by_training=not port.interfaces.isdisjoint(used),
+    )
 
 
 def _bytes_per_s(before: int | None, after: int | None, interval_s: float) -> float | None:

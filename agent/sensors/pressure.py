@@ -7,7 +7,7 @@ import errno
 from distmon.agent.sensors.base import KernelFile, Reading, Roots
 from distmon.core.events import Pressure
 
-_RESOURCES = ("cpu", "memory", "io")
+RESOURCES = ("cpu", "memory", "io")
 _OFF = "this kernel keeps no pressure statistics; booting it with psi=1 may switch them on"
 
 
@@ -15,7 +15,7 @@ class PressureSensor:
     fields: tuple[str, ...] = ("pressures",)
 
     def __init__(self, roots: Roots) -> None:
-        self._files = [(name, KernelFile(roots.proc / "pressure" / name)) for name in _RESOURCES]
+        self._files = [(name, KernelFile(roots.proc / "pressure" / name)) for name in RESOURCES]
 
     def read(self, now_ns: int) -> Reading:
         found: list[Pressure] = []

@@ -10,7 +10,7 @@ from distmon.agent.identity import available_memory_bytes, node_joined
 from distmon.agent.sampler import Sampler
 from distmon.agent.sensors.base import Reading, Roots
 from distmon.agent.sensors.cgroup import ControlGroupSensor, find_limits
-from distmon.core.events import ControlGroup
+from distmon.core.events import ControlGroup, Pressure
 from tests.agent.trees import write
 
 SECOND = 10**9
@@ -44,7 +44,7 @@ def container(roots: Roots) -> Path:
 def test_a_container_shows_its_own_limits_beside_the_host_s_figures(roots: Roots, monkeypatch: pytest.MonkeyPatch) -> None:
     container(roots)
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(128)))
-    joined = node_joined("n", "b", 0.0, roots)
+    joined = node_joined("n", "b", 0.0, [], roots)
     assert (joined.cores, joined.memory_bytes) == (4, 8 * GIB)
     sample = Sampler("n", roots).sample(at=1.0)
     assert len(sample.cores_percent) == 128
@@ -73,6 +73,14 @@ def test_use_of_the_limits_and_time_held_back(roots: Roots) -> None:
         },
         {},
     )
+
+
+def test_a_containers_own_pressure_is_told_beside_the_nodes(roots: Roots) -> None:
+    group = container(roots)
+    write(group / "memory.pressure", "some avg10=7.50 avg60=0.00 avg300=0.00 total=5\nfull avg10=2.25 avg60=0 avg300=0 total=1")
+    sensor = ControlGroupSensor(roots, lambda: None)
+    told = sensor.read(0).values["control_group"].pressures
+    assert told == [Pressure(resource="memory", some_percent=7.5, full_percent=2.25)]
 
 
 @pytest.mark.parametrize("used", ["cpu", "cpuacct"])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from distmon.agent.sampler import Sampler
 from distmon.agent.sensors.base import Reading, Roots
 from distmon.agent.sensors.cpu import CpuSensor
 from distmon.agent.sensors.disks import DiskSensor
@@ -104,6 +105,18 @@ def test_infiniband_counts_words_of_four_bytes(roots: Roots) -> None:
     assert sensor.read(2 * SECOND).values["infiniband"] == [
         NetworkRate(name="mlx5_0/1", received_bytes_per_s=2000.0, sent_bytes_per_s=0.0)
     ]
+
+
+@pytest.mark.parametrize("at", ["ports/1/gid_attrs/ndevs/0", "device/net/ib0/dev_port"], ids=["addresses", "old kernel"])
+def test_the_port_under_the_interface_of_the_training_is_marked(roots: Roots, at: str) -> None:
+    for adapter, interface in (("mlx5_0", "ib0"), ("mlx5_1", "ib1")):
+        port(roots, f"{adapter}/ports/1", 1000, 50)
+        write(roots.sys / "class/infiniband" / adapter / at.replace("ib0", interface), interface)
+    sampler = Sampler("n", roots, [])
+    assert not any(rate.used_by_training for rate in sampler.sample(1.0).infiniband)
+    sampler.network.used_by_training = frozenset({"ib1"})
+    marked = [rate.name for rate in sampler.sample(2.0).infiniband if rate.used_by_training]
+    assert marked == ["mlx5_1/1"]
 
 
 def test_infiniband_counters_that_are_a_remark_or_stuck_are_absent(roots: Roots) -> None:

@@ -17,7 +17,7 @@ import pytest
 from distmon.agent.sensors import nvidia_library
 from distmon.agent.sensors.base import Reading, Roots
 from distmon.agent.sensors.nvidia import NvidiaSensor
-from distmon.core.events import AnyEvent, GpuProcess, GpuReading, NodeSampled, NoticeGiven
+from distmon.core.events import AnyEvent, GpuProcess, GpuReading, NodeJoined, NodeSampled, NoticeGiven
 from distmon.core.fold import node_power_w
 from distmon.probe.ring import RingWriter
 from distmon.wire.subscription import Subscription
@@ -467,8 +467,9 @@ def test_an_agent_publishes_its_gpus_with_their_ranks_and_one_notice_of_a_loss(
     subscription = Subscription([address])
     with subprocess.Popen(command) as agent:
         try:
+            events = _until(subscription, lambda event: isinstance(event, NodeJoined) and len(event.gpus) == 2)
             _until(subscription, lambda event: isinstance(event, NodeSampled) and [g.ranks for g in event.gpus] == [[5], []])
-            events = _until(subscription, lambda event: isinstance(event, NodeSampled) and _states(event) == ["ok", "ok"])
+            events += _until(subscription, lambda event: isinstance(event, NodeSampled) and _states(event) == ["ok", "ok"])
             scenario.go_to(1)
             events += _until(subscription, lambda event: isinstance(event, NoticeGiven))
             events += _until(subscription, lambda event: isinstance(event, NodeSampled) and _states(event) == ["ok", "lost"])

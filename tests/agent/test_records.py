@@ -125,7 +125,7 @@ def test_steps_become_columns_and_a_phase_never_seen_is_none() -> None:
     ids=["gap", "generation", "epoch"],
 )
 def test_an_event_ends_where_its_steps_do_not_follow(after: Step, why: str) -> None:
-    found = [event for event in events(worker(), Message(IDENTITY), step(0), after, after._replace(step=after.step + 1))]
+    found = events(worker(), Message(IDENTITY), step(0), after, after._replace(step=after.step + 1))
     runs = [(event.first_step, len(event.duration_ns)) for event in found if isinstance(event, StepsRecorded)]
     assert runs == [(0, 1), (after.step, 2)]
 

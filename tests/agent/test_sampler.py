@@ -25,7 +25,7 @@ from distmon.agent.sampler import Sampler
 from distmon.agent.sensors import SOURCES
 from distmon.agent.sensors.base import Roots
 
-HOST = ("cpu", "frequency", "memory", "load", "pressure", "disks", "infiniband", "power", "temperatures")
+HOST = ("cpu", "frequency", "memory", "load", "pressure", "disks", "power", "temperatures")
 sources = [source for source in SOURCES if source.name in HOST]
 assert len(sources) == len(HOST)
 touched = []
