@@ -62,10 +62,8 @@ class Part:
 
 def to_html(title: str, parts: list[Part], made_by: str) -> str:
     """The page. `made_by` names the program and its version."""
-    # What is left of a library's own text could not end the script early, whatever its version holds.
-    library = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;").replace("</script", "<\\/script")
     drawn = any(part.charts for part in parts)
-    scripts = [library, _SCRIPT] if drawn else []
+    scripts = [_library(), _SCRIPT] if drawn else []
     allowed = " ".join(f"'sha256-{_hash(script)}'" for script in scripts) or "'none'"
     policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; script-src {allowed}"
     body = [_part(number, part) for number, part in enumerate(parts)]
@@ -86,6 +84,11 @@ def to_html(title: str, parts: list[Part], made_by: str) -> str:
             "</body></html>\n",
         ]
     )
+
+
+def _library() -> str:
+    """What draws, as one script; nothing in it may end the script early, whatever its version holds."""
+    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;").replace("</script", "<\\/script")
 
 
 def _hash(script: str) -> str:

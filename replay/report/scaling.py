@@ -57,7 +57,7 @@ def _notes(rows: list[Reconciled], basis: str) -> list[str]:
 
 def _overhead(base: Reconciled, row: Reconciled) -> str:
     """What of the wall time is no steady training, where that is why speedup by wall time is less than by speed."""
-    if row.share_factor > 0.97:
+    if row.share_factor > 0.9:
         return ""
     outside = {name: value for name, value in row.parts_s.items() if not name.startswith("steady") and value > 0}
     largest = sorted(outside.items(), key=lambda item: -item[1])[:2]

@@ -10,8 +10,10 @@ from pathlib import Path
 
 from distmon.core.errors import DistmonError, told
 from distmon.replay.report.model import ScalingReport
+from distmon.replay.report.plots import Plots
 from distmon.replay.report.scaling import scaling_sections
-from distmon.replay.report.sections import overview, sections
+from distmon.replay.report.sections import Section, overview, sections
+from distmon.replay.report.words import count
 from distmon.tui.cli.reported import Reported
 
 _NEEDED = ("altair", "vl_convert")
@@ -33,9 +35,20 @@ def write_html(path: Path, reported: list[Reported], scaling: ScalingReport | No
     if scaling is not None:
         first.sections.extend(scaling_sections(scaling))
         first.charts.extend(scaling_charts(scaling))
-    parts = [Part(one.name, sections(one.session), session_charts(one.session, one.drawn)) for one in reported if one.drawn]
+    parts = [
+        Part(one.name, [*sections(one.session), *_not_drawn(one.drawn)], session_charts(one.session, one.drawn))
+        for one in reported
+        if one.drawn is not None
+    ]
     title = reported[0].name if len(reported) == 1 else f"{len(reported)} sessions"
     replace_file(path, to_html(title, [first, *parts], f"distmon {version('distmon')}"))
+
+
+def _not_drawn(drawn: Plots) -> list[Section]:
+    if not drawn.left_out:
+        return []
+    further = f"{count(drawn.left_out, 'further node')}: the first {len(drawn.nodes)} are drawn, the table of nodes has all"
+    return [Section("Not drawn", lines=[further])]
 
 
 def write_png(folder: Path, reported: list[Reported], scaling: ScalingReport | None) -> list[Path]:
