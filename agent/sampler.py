@@ -20,6 +20,7 @@ from distmon.core.events import NodeSampled
 
 _WAIT_FOR_SLOW_S = 0.05
 _OLDEST_SHOWN_S = 5.0
+_SETTLE_POLL_S = 0.05
 _MOST_NOTICES = 100
 _ASK_AGAIN_S = 30.0
 """A machine that lacks a source now will hardly get it within the second."""
@@ -56,11 +57,17 @@ class Sampler:
         """Reads every counter once, so that the first sample has rates and no made-up zeros."""
         self.sample(at=0.0)
 
-    def settle(self, within_s: float) -> None:
-        """Waits for the first answer of sources that take long to start, such as a GPU's driver."""
+    def settle(self, within_s: float, *, best: bool = False) -> None:
+        """Waits for the first answer of sources that take long to start, such as a GPU's driver.
+
+        With `best` also for programs in whose place another source answers until they do.
+        """
         deadline = time.monotonic() + within_s
         for reader in self._readers:
             reader.wait(deadline)
+        while best and not all(reader.settled() for reader in self._readers) and time.monotonic() < deadline:
+            time.sleep(_SETTLE_POLL_S)
+            self.sample(at=0.0)
 
     def sample(self, at: float) -> NodeSampled:
         """A reading of everything now; `at` is stamped on it."""
@@ -147,6 +154,9 @@ class _Direct:
     def wait(self, deadline: float) -> None:
         """Nothing is under way."""
 
+    def settled(self) -> bool:
+        return True
+
     def result(self) -> tuple[Reading, float]:
         """The reading and its age in seconds, 0 for one that was just taken."""
         if self._turn.due(self._now_ns):
@@ -164,6 +174,7 @@ class _Threaded:
         self._notices = notices
         self._turn = _Turn(every_s)
         self._may_block: Callable[[], bool] = getattr(sensor, "may_block", lambda: True)
+        self.settled: Callable[[], bool] = getattr(sensor, "settled", lambda: True)
         self._last: tuple[int, Reading] | None = None
         self._asked_ns = 0
         self._now_ns = 0

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from distmon.agent.sensors.base import Notice, Reading, Roots
-from distmon.agent.sensors.jetson_programs import Answer, jtop_source, tegrastats_source
+from distmon.agent.sensors.jetson_programs import NOT_YET, Answer, jtop_source, tegrastats_source
 from distmon.agent.sensors.jetson_sysfs import SysfsSource
 from distmon.core.formats.board import doubt, mislabelled
 from distmon.core.formats.nvpmodel import power_mode
@@ -38,9 +38,15 @@ class JetsonSensor:
         self._sources = (jtop_source(), tegrastats_source(), SysfsSource(roots)) if sources is None else sources
         self._mode = _PowerMode()
         self._doubts = _Doubts()
+        self._starting = False
+
+    def settled(self) -> bool:
+        """False while a program that was started for the last reading may yet answer better."""
+        return not self._starting
 
     def read(self, now_ns: int) -> Reading:
         reasons: dict[str, str] = {}
+        self._starting = False
         for index, source in enumerate(self._sources):
             answer = source.read(now_ns)
             if answer.fields is not None:
@@ -48,6 +54,7 @@ class JetsonSensor:
                     other.stop()
                 return self._reading(source.name, answer, reasons, now_ns)
             reasons[source.name] = answer.reason
+            self._starting = self._starting or answer.reason == NOT_YET
         told = _NO_SOURCE + "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
         # A reading with nothing in it would have this sensor asked every half minute only.
         return Reading({"sources": {"gpus": "none"}}, reasons | dict.fromkeys(("gpus", "power"), told))
@@ -102,9 +109,7 @@ def _ask_mode() -> tuple[str | None, str]:
     if program is None:
         return None, "there is no nvpmodel on PATH"
     try:
-        done = subprocess.run(
-            [program, "-q"], stdin=subprocess.DEVNULL, capture_output=True, timeout=_MODE_WITHIN_S, check=False
-        )
+        done = subprocess.run([program, "-q"], stdin=subprocess.DEVNULL, capture_output=True, timeout=_MODE_WITHIN_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         return None, f"nvpmodel -q: {error}"
     mode = power_mode(done.stdout.decode(errors="replace"))

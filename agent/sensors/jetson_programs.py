@@ -13,7 +13,7 @@ from distmon.core.formats import jtop, tegrastats, tegrastats_fields
 from distmon.core.formats.board import Fields
 
 _INTERVAL_S = 1.0
-_NOT_YET = "it has not answered yet"
+NOT_YET = "it has not answered yet"
 _OLDEST_NS = 3 * 10**9
 """A reading older than this is not given any more: another source may know better."""
 _CLIENT = Path(__file__).with_name("jetson_jtop_client.py")
@@ -56,7 +56,7 @@ class ProgramSource:
             return Answer(None, reason=self._reason or child.problem)
         if self._last is not None and now_ns - self._last_ns <= _OLDEST_NS:
             return Answer(self._last, (now_ns - self._last_ns) / 1e9)
-        return Answer(None, reason=(self._reason or "it gives no reading now") if child.heard else _NOT_YET)
+        return Answer(None, reason=(self._reason or "it gives no reading now") if child.heard else NOT_YET)
 
     def stop(self) -> None:
         """Ends the program: another source answers."""

@@ -271,6 +271,14 @@ def test_sysfs_answers_at_once_where_programs_take_their_time(board: Path, roots
     assert reading.unavailable["tegrastats"] == "it has not answered yet"
 
 
+def test_one_sample_alone_waits_for_the_first_line_of_tegrastats(board: Path, roots: Roots) -> None:
+    install_tegrastats(board)
+    sampler = Sampler("n", roots, [JETSON])
+    sampler.prime()
+    sampler.settle(DEADLINE_S, best=True)
+    assert sampler.sample(1.0).sources["gpus"] == "tegrastats"
+
+
 def test_rails_whose_names_are_swapped_are_doubted_once_and_not_for_a_moment(board: Path, roots: Roots) -> None:
     folder = roots.sys / "class/hwmon/hwmon1"
     monitor(folder, ch1=("POM_5V_GPU", 5_000, 1_700), ch2=("POM_5V_IN", 5_000, 600))
