@@ -58,7 +58,7 @@ class Throughput:
     p5: float | None = None
     p95: float | None = None
     reason: str = ""
-    """Why there is no value."""
+    """Why there is no value, or none of a steady state."""
 
 
 def current_generation(state: SessionState) -> Generation | None:
@@ -115,22 +115,26 @@ def _cached_warmup(durations: tuple[float, ...]) -> Warmup:
 
 
 def throughput(generation: Generation | None) -> Throughput:
-    """Steady throughput: the mean is a ratio of sums, the quantiles are over batches."""
+    """Steady throughput: the mean is a ratio of sums, the quantiles are over batches.
+
+    Where no steady state was found it is over all steps but the outliers at the start, and `reason` says so.
+    """
     if generation is None:
         return Throughput(reason="no steps yet")
     if not generation.series.sampled:
         return Throughput(reason="the number of samples in a batch was not seen")
     found = warmup(generation)
     durations, samples = step_series(generation)
-    if found.steps is None:
+    if found.shape == "too_few_steps":
         return Throughput(reason=why_no_warmup(generation))
-    cut = found.steps // generation.series.width
+    cut = steps_set_aside(generation) // generation.series.width
     durations, samples = durations[cut:], samples[cut:]
     per_step = generation.series.width
     rates = sorted(s / (d * per_step) for s, d in zip(samples, durations, strict=True) if d > 0)
     total = math.fsum(durations) * per_step
     mean = sum(samples) / total if total > 0 else None
-    return Throughput(mean, quantile(rates, 0.5), quantile(rates, 0.05), quantile(rates, 0.95))
+    quantiles = quantile(rates, 0.5), quantile(rates, 0.05), quantile(rates, 0.95)
+    return Throughput(mean, *quantiles, reason=why_no_warmup(generation))
 
 
 def why_no_warmup(generation: Generation) -> str:

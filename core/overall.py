@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from itertools import pairwise
 
+from distmon.core.intervals import rate_interval
 from distmon.core.measures import Split, split, step_series, steps_set_aside, warmup
 from distmon.core.quantiles import Quantiles
 from distmon.core.state import SessionState
 from distmon.core.steps import PHASES, Generation, Totals
-
-_BATCHES = {20: 2.093, 10: 2.262}
-"""Number of batches -> the 97.5 % point of Student's t for it."""
-_STEPS_PER_BATCH = 5
 
 
 @dataclass(slots=True, frozen=True)
@@ -63,27 +58,13 @@ def _overall(state: SessionState, number: int, generations: list[Generation], sk
 
 
 def throughput_interval(generation: Generation | None) -> tuple[float, float] | None:
-    """95 % interval of the mean steady samples per second, by batch means: neighbouring steps are not independent.
+    """95 % interval of the mean samples per second, over the steps that the mean itself is over.
 
-    It says how well this run's mean is known, not how much another run would differ. None with too few steady steps.
+    It says how well this run's mean is known, not how much another run would differ. None with too few steps.
     """
-    if generation is None or not generation.series.sampled:
-        return None
-    skip = warmup(generation).steps
-    if skip is None:
+    if generation is None or not generation.series.sampled or warmup(generation).shape == "too_few_steps":
         return None
     durations, samples = step_series(generation)
-    cut, width = skip // generation.series.width, generation.series.width
-    durations, samples = durations[cut:], samples[cut:]
-    batches = next((b for b in _BATCHES if len(durations) >= b * _STEPS_PER_BATCH), None)
-    if batches is None:
-        return None
-    edges = [len(durations) * i // batches for i in range(batches + 1)]
-    seconds = [math.fsum(durations[a:b]) * width for a, b in pairwise(edges)]
-    rates = [sum(samples[a:b]) / s for (a, b), s in zip(pairwise(edges), seconds, strict=True) if s > 0]
-    if len(rates) < batches:
-        return None
-    mean = math.fsum(rates) / batches
-    half = _BATCHES[batches] * math.sqrt(math.fsum((r - mean) ** 2 for r in rates) / (batches - 1) / batches)
-    centre = sum(samples) / math.fsum(seconds)
-    return centre - half, centre + half
+    cut, width = steps_set_aside(generation) // generation.series.width, generation.series.width
+    found = rate_interval(samples[cut:], [d * width for d in durations[cut:]])
+    return None if found is None else (found.low, found.high)

@@ -1,0 +1,248 @@
+"""Who comes late to the collective: step times are equal in synchronous training, so the late rank is the one that waits least.
+
+Steps are joined over ranks in blocks. In each block a rank's lateness is the usual wait of the others less its own, as a share
+of the step. Two one-sided CUSUM tests per rank (Page 1954), for shifts of 2 % and of 8 % of the step, add up evidence for
+lateness against none; the alarm level keeps false alarms below one in ALARM_BLOCKS blocks for all ranks together, and a rank
+stays named until the evidence is gone. The same test watches the transfer, what even the last rank waits: it grows when a link
+gets slow and nobody is late.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from distmon.core.events import StepsRecorded
+from distmon.core.quantiles import median
+
+BLOCK = 5
+MANY_RANKS = 64
+"""With more ranks, blocks are twice as long: the work per rank halves, and the usual wait is known better."""
+SKIPPED_BLOCKS = 2
+"""The first steps compile and fill caches, on every rank as it likes."""
+ALARM_BLOCKS = 50_000
+SHIFTS = (0.02, 0.08)
+_CALIBRATION = 4
+"""Blocks from which the noise is known well enough to start."""
+_MEMORY = 100
+"""Blocks that the noise and the usual transfer are averaged over."""
+_LEAST_NOISE = 0.002
+_CAUTION = 1.12
+"""Noise is taken to be so much larger than neighbouring blocks show, as it wanders."""
+_MAX_PENDING = 1_024
+MAX_EPISODES = 64
+
+
+@dataclass(slots=True, frozen=True)
+class Episode:
+    """A past lateness of a rank (None: slow transfer of all), in steps; `share` of the step, mean over it."""
+
+    rank: int | None
+    first_step: int
+    last_step: int
+    share: float
+
+
+@dataclass(slots=True)
+class Shift:
+    """A sequential test for a series having moved up, in shares of the step."""
+
+    evidence: list[float] = field(default_factory=lambda: [0.0] * len(SHIFTS))
+    named: bool = False
+    since: int = 0
+    """The step from which the evidence speaks."""
+    blocks: int = 0
+    total: float = 0.0
+    squares: float = 0.0
+    """Of the blocks since then."""
+
+    @property
+    def mean(self) -> float:
+        """Mean share of the step since `since`."""
+        return self.total / self.blocks if self.blocks else 0.0
+
+    def add(self, value: float, noise: float, alarm: float, step: int) -> bool:
+        """Takes in the next block; whether a named shift has ended with it."""
+        resting = not any(self.evidence)
+        for i, shift in enumerate(SHIFTS):
+            score = shift / (noise * noise) * (value - shift / 2)
+            # One block alone, however bad, is a stall: it takes four for an alarm.
+            score = min(max(score, -alarm / 3), alarm / 4)
+            self.evidence[i] = min(max(self.evidence[i] + score, 0.0), 1.5 * alarm)
+        most = max(self.evidence)
+        if most == 0.0:
+            ended, self.named = self.named, False
+            return ended
+        if resting:
+            self.since, self.blocks, self.total, self.squares = step, 0, 0.0, 0.0
+        self.blocks += 1
+        self.total += value
+        self.squares += value * value
+        self.named = self.named or most >= alarm
+        return False
+
+
+@dataclass(slots=True)
+class Arrival:
+    """One rank's waits that are not joined yet, from `first_step` on, and its test."""
+
+    first_step: int
+    waits: list[int | None] = field(default_factory=list)
+    late: Shift = field(default_factory=Shift)
+    last: float = 0.0
+
+
+@dataclass(slots=True)
+class Arrivals:
+    """The ranks of one generation, joined step by step."""
+
+    ranks: dict[int, Arrival] = field(default_factory=dict)
+    expected: int = 0
+    next_step: int = 0
+    """The first step that is not joined yet."""
+    ready: int = 0
+    """Ranks that have told all of the next block."""
+    block: int = BLOCK
+    blocks: int = 0
+    durations: list[int] = field(default_factory=list)
+    """Of the pending steps, as the first rank told them."""
+    joined_steps: int = 0
+    joined_ns: int = 0
+    """Duration of the joined steps, by the first rank."""
+    transfer_ns: int = 0
+    """Sum over joined steps of the least wait of any rank."""
+    waiting_ns: int = 0
+    """Sum over joined steps and ranks of what was waited beyond that, which is for the last rank."""
+    noise: float = 0.0
+    """Mean absolute difference of a rank's lateness between neighbouring blocks, typical rank."""
+    slow: Shift = field(default_factory=Shift)
+    usual_transfer: float = 0.0
+    last_transfer: float = 0.0
+    transfer_noise: float = 0.0
+    episodes: list[Episode] = field(default_factory=list)
+
+    def add(self, batch: StepsRecorded, expected: int) -> None:
+        """Takes in a batch; blocks that all `expected` ranks have told are joined at once."""
+        self.expected = expected
+        if not self.blocks:
+            self.block = BLOCK if expected <= MANY_RANKS else 2 * BLOCK
+        arrival = self.ranks.get(batch.rank)
+        if arrival is None:
+            arrival = self.ranks[batch.rank] = Arrival(first_step=self.next_step)
+        target = self.next_step + self.block
+        before = arrival.first_step + len(arrival.waits)
+        if batch.first_step - before > _MAX_PENDING:
+            self._restart(batch.first_step)
+            arrival, target, before = self.ranks[batch.rank], batch.first_step + self.block, batch.first_step
+        told = max(before - batch.first_step, 0)
+        skipped = max(batch.first_step - before, 0)
+        count = len(batch.duration_ns) - told
+        if count <= 0:
+            return
+        if skipped:
+            arrival.waits.extend([None] * skipped)
+        arrival.waits.extend((batch.exposed_communication_ns or [None] * len(batch.duration_ns))[told:])
+        if next(iter(self.ranks)) == batch.rank:
+            self.durations.extend([0] * skipped)
+            self.durations.extend(batch.duration_ns[told:])
+        self.ready += before < target <= before + skipped + count
+        while self.ready >= max(self.expected, len(self.ranks)):
+            self._join()
+        if len(arrival.waits) > _MAX_PENDING:
+            self._restart(arrival.first_step + len(arrival.waits))
+
+    def _restart(self, step: int) -> None:
+        """Gives up what could not be joined, and the evidence with it."""
+        self.next_step, self.ready, self.durations = step, 0, []
+        self.ranks = {rank: Arrival(first_step=step) for rank in self.ranks}
+
+    def _join(self) -> None:
+        rows = {rank: arrival.waits[: self.block] for rank, arrival in self.ranks.items()}
+        duration = sum(self.durations[: self.block])
+        self.next_step += self.block
+        self.blocks += 1
+        self.ready = 0
+        for arrival in self.ranks.values():
+            del arrival.waits[: self.block]
+            arrival.first_step += self.block
+            self.ready += len(arrival.waits) >= self.block
+        del self.durations[: self.block]
+        if len(rows) < 2 or duration <= 0 or any(None in row for row in rows.values()):
+            return
+        self._weigh(rows, duration)  # type: ignore[arg-type]
+
+    def _weigh(self, rows: dict[int, list[int]], duration: int) -> None:
+        sums = {rank: sum(row) for rank, row in rows.items()}
+        transfer = sum(map(min, zip(*rows.values(), strict=True)))
+        self.joined_steps += self.block
+        self.joined_ns += duration
+        self.transfer_ns += transfer
+        self.waiting_ns += sum(sums.values()) - len(sums) * transfer
+        if self.blocks <= SKIPPED_BLOCKS:
+            return
+        settled = self.blocks - SKIPPED_BLOCKS
+        self._weigh_ranks(sums, duration, settled)
+        self._weigh_transfer(transfer / duration, settled)
+
+    def _weigh_ranks(self, sums: dict[int, int], duration: int, settled: int) -> None:
+        lateness = _lateness(sums, duration)
+        changes = sorted(abs(value - self.ranks[rank].last) for rank, value in lateness.items())
+        if settled > 1:
+            self.noise = _averaged(self.noise, changes[len(changes) // 2], settled - 1)
+        alarm = math.log(ALARM_BLOCKS * len(sums))
+        noise = _deviation(self.noise)
+        for rank, value in lateness.items():
+            arrival = self.ranks[rank]
+            arrival.last = value
+            # Most ranks are on time most of the time, and there are thousands of them.
+            if settled > _CALIBRATION and (value > SHIFTS[0] / 2 or any(arrival.late.evidence)):
+                self._tested(arrival.late, rank, value, noise, alarm)
+
+    def _weigh_transfer(self, share: float, settled: int) -> None:
+        if settled > 1:
+            self.transfer_noise = _averaged(self.transfer_noise, abs(share - self.last_transfer), settled - 1)
+        self.last_transfer = share
+        if settled > _CALIBRATION:
+            noise = _deviation(self.transfer_noise)
+            self._tested(self.slow, None, share - self.usual_transfer, noise, math.log(ALARM_BLOCKS))
+        if not any(self.slow.evidence):
+            self.usual_transfer = _averaged(self.usual_transfer, share, settled)
+
+    def _tested(self, shift: Shift, rank: int | None, value: float, noise: float, alarm: float) -> None:
+        first = self.next_step - self.block
+        if shift.add(value, noise, alarm, first) and len(self.episodes) < MAX_EPISODES:
+            self.episodes.append(Episode(rank, shift.since, first - 1, shift.mean))
+
+    def late_ranks(self) -> dict[int, Shift]:
+        """The ranks that are late now, the latest first."""
+        named = [(rank, arrival.late) for rank, arrival in self.ranks.items() if arrival.late.named]
+        return dict(sorted(named, key=lambda item: -item[1].mean))
+
+
+def _lateness(sums: dict[int, int], duration: int) -> dict[int, float]:
+    """The usual wait of the others less a rank's own, as a share of the step."""
+    if len(sums) == 2:
+        (one, a), (two, b) = sums.items()
+        return {one: (b - a) / duration, two: (a - b) / duration}
+    usual = median(sums.values()) or 0.0
+    return {rank: (usual - own) / duration for rank, own in sums.items()}
+
+
+def _averaged(mean: float, value: float, count: int) -> float:
+    """A mean of `count` values, this one included, that forgets after _MEMORY blocks; stalls count for no more than 5 means."""
+    if count > 2 * _CALIBRATION and mean > 0:
+        value = min(value, 5 * mean)
+    return mean + (value - mean) / min(count, _MEMORY)
+
+
+def _deviation(mean_change: float) -> float:
+    """The standard deviation of a series, from the mean absolute difference of neighbours, which is 2 sigma / sqrt(pi)."""
+    return max(_CAUTION * mean_change * math.sqrt(math.pi) / 2, _LEAST_NOISE)
+
+
+def shares(found: Iterable[Shift]) -> list[float]:
+    """What part of the lateness of all each has."""
+    means: Sequence[float] = [shift.mean for shift in found]
+    total = math.fsum(means)
+    return [mean / total if total > 0 else 0.0 for mean in means]
