@@ -20,6 +20,13 @@ def test_an_abort_or_a_lost_peer_is_a_consequence_even_when_noticed_first() -> N
     assert first is not None and first.rank == 2
 
 
+def test_a_host_that_was_cut_off_before_its_peers_gave_up_is_no_consequence() -> None:
+    lost = "horovod.common.exceptions.HorovodInternalError: Connection reset by peer"
+    gone = ended(2, 255, 100, said=lost)._replace(cause="host did not answer for 60 s")
+    first = first_failure([ended(0, 1, 300, said=lost), gone, ended(1, 1, 310, said=lost)], 0)
+    assert first is not None and first.rank == 2
+
+
 def test_where_all_look_like_consequences_the_earliest_counts() -> None:
     first = first_failure([ended(0, 134, 200), ended(1, 134, 100)], 0)
     assert first is not None and first.rank == 1
@@ -38,6 +45,7 @@ def test_the_record_names_the_signal() -> None:
         "host": "host",
         "exit_code": 137,
         "signal": "SIGKILL",
+        "cause": "",
         "last_lines": ["last words"],
     }
     assert as_record(ended(2, 3, 1))["signal"] == ""
