@@ -13,6 +13,7 @@ from distmon.agent.gpu_ranks import GpuUser
 from distmon.agent.grid import next_on_grid
 from distmon.agent.records import Kept, Worker, WorkerMemory
 from distmon.agent.sampler import Sampler
+from distmon.agent.stacks import StackWatch
 from distmon.core.events import NoticeGiven
 from distmon.probe.ring import SUFFIX, RingError, RingReader, Steps, boot_id, process_start_ticks
 from distmon.wire.clock import SteadyClock
@@ -79,6 +80,7 @@ class _Ring:
         self.interface = environment.get("HOROVOD_GLOO_IFACE", "")
         rank = environment.get("HOROVOD_RANK") or environment.get("RANK", "")
         self.worker = Worker(node, self.reader.header, clock, int(rank) if rank.isdecimal() else None)
+        self.stacks = StackWatch(path, self.reader.header)
         self.lost = 0
         self.heard = time.monotonic()
         self.looked = time.monotonic()
@@ -148,15 +150,17 @@ class Intake:
         for folder in self._folders:
             self._look_for_rings(folder)
         fullest = 0.0
+        asked = False
         for ring in list(self._rings.values()):
             gone = ring.writer_gone(now)
             fullest = max(fullest, self._read(ring, now))
+            asked = self._take_stacks(ring, now) or asked
             if gone or ring.reader.drained:
                 self._finish(ring)
         if last or now >= self._next_flush - _FLUSH_EARLY_S:
             self._next_flush = next_on_grid(self._next_flush, self._flush_every_s, now)
             self._flush()
-        return _PAUSE_BUSY_S if fullest > _BUSY_SHARE else min(PAUSE_S, self._flush_every_s)
+        return _PAUSE_BUSY_S if asked or fullest > _BUSY_SHARE else min(PAUSE_S, self._flush_every_s)
 
     def _flush(self) -> None:
         for ring in self._rings.values():
@@ -217,12 +221,24 @@ class Intake:
         if not batches:
             return 0.0
         ring.heard = now
+        for batch in batches:
+            if isinstance(batch, Steps):
+                ring.stacks.steps_came(batch.duration_ns, now)
         rank = ring.worker.rank
         self._waiting.extend(ring.worker.take(batches))
         if ring.worker.rank != rank:
             self._rank_known(ring)
         count = sum(len(batch.step) if isinstance(batch, Steps) else 1 for batch in batches)
         return count / ring.reader.header.capacity
+
+    def _take_stacks(self, ring: _Ring, now: float) -> bool:
+        """Of a worker whose steps have stopped; True while it is asked."""
+        if ring.worker.rank is None:
+            return False
+        threads = ring.stacks.look(now)
+        if threads:
+            self._waiting.append(Kept(ring.worker.stack(threads, ring.stacks.silent_s, self._clock.now())))
+        return ring.stacks.asked
 
     def _rank_known(self, ring: _Ring) -> None:
         """Lets the sensors know: the rank's process, its GPU, and the interface that the job talks over."""
@@ -243,6 +259,7 @@ class Intake:
         if ring.worker.unreadable:
             self._warn(f"{ring.worker.unreadable} messages of rank {ring.worker.rank} were not understood")
         ring.reader.close()
+        ring.stacks.remove()
         del self._rings[ring.path]
         self._refused.add((ring.path, ring.inode))
         self._done.append(_RingMemory(str(ring.path), ring.inode, ring.reader.position, None))

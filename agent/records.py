@@ -21,8 +21,10 @@ from distmon.core.events import (
     PhaseUnseen,
     ProgressDeclared,
     SpanRecorded,
+    StackTaken,
     StateRestored,
     StepsRecorded,
+    ThreadStack,
     TrainingInterrupted,
     WorkerIdentified,
 )
@@ -139,6 +141,10 @@ class Worker:
         """The steps taken since the last flush, in columns."""
         batches, self._steps = self._steps, []
         return [Kept(self._columns(run)) for run in consecutive(_joined(batches))] if batches else []
+
+    def stack(self, threads: list[ThreadStack], silent_s: float, at: float) -> StackTaken:
+        """Where it is, now that its steps have stopped."""
+        return StackTaken(at=at, node=self.node, worker=self.worker, rank=self._rank, silent_s=silent_s, threads=threads)
 
     def gap(self, lost: int, until: float) -> GapFound:
         """Records that the writer overtook before they were read."""

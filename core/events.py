@@ -323,6 +323,23 @@ class CommitsCounted(Event, frozen=True, kw_only=True):
     total_s: Duration
 
 
+class ThreadStack(Part, frozen=True, kw_only=True):
+    name: str
+    frames: list[str]
+    """`file:line function`, the innermost first."""
+
+
+class StackTaken(Event, frozen=True, kw_only=True):
+    """Where a worker's Python threads were when its steps had stopped coming; the main thread first."""
+
+    node: str
+    worker: str
+    rank: int
+    silent_s: Duration
+    """Since the end of its last step, when it was asked."""
+    threads: list[ThreadStack]
+
+
 class MetricsLogged(Event, frozen=True, kw_only=True):
     worker: str
     rank: int
@@ -617,6 +634,7 @@ AnyEvent = (
     | TrainingInterrupted
     | StateRestored
     | CommitsCounted
+    | StackTaken
     | MetricsLogged
     | ModelDescribed
     | ProgressDeclared

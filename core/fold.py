@@ -12,6 +12,7 @@ from typing import Any
 from distmon.core import events as ev
 from distmon.core.death import death
 from distmon.core.epochs import add_metrics, add_steps
+from distmon.core.hangs import describe, find_hang, steps_go_on, take_stack
 from distmon.core.printed import add_printed
 from distmon.core.readings import gpu_utilization_percent
 from distmon.core.state import (
@@ -186,6 +187,11 @@ def _commits_counted(state: SessionState, event: ev.CommitsCounted) -> None:
     state.elastic.commits(event)
 
 
+def _stack_taken(state: SessionState, event: ev.StackTaken) -> None:
+    take_stack(state.hang_watch, event)
+    _hear(state, event.node)
+
+
 def _worker_identified(state: SessionState, event: ev.WorkerIdentified) -> None:
     rank = _rank(state, event.rank)
     rank.identity, rank.host, rank.local_rank, rank.pid = event, event.host, event.local_rank, event.pid
@@ -216,6 +222,15 @@ def _steps_recorded(state: SessionState, event: ev.StepsRecorded) -> None:
     if state.job.status != "ended":
         state.job.status = "running"
     _add_to_history(state, event, added)
+    if state.hang_watch.stacks:
+        _go_on(state, event.origin + (event.start_ns[-1] + event.duration_ns[-1]) / 1e9)
+
+
+def _go_on(state: SessionState, ended: float) -> None:
+    """Steps come again."""
+    hang = steps_go_on(state.hang_watch, ended)
+    if hang is not None:
+        _say(state, ended, "info", f"training goes on after {ended - hang.since:.0f} s; from now on a pause at that place is no hang")
 
 
 def _add_to_history(state: SessionState, event: ev.StepsRecorded, added: Totals) -> None:
@@ -373,7 +388,10 @@ def _gap_found(state: SessionState, event: ev.GapFound) -> None:
 
 
 def _ticked(state: SessionState, event: ev.Ticked) -> None:
-    """A node from which nothing came for LOST_S is lost; its training may well go on."""
+    """A node from which nothing came for LOST_S is lost; its training may well go on. Training that waits for a rank hangs."""
+    hang = find_hang(state)
+    if hang is not None:
+        _say(state, event.at, "error", describe(hang), hang.missing[0] if hang.missing else None)
     for node in state.nodes.values():
         heard = node.last_heard
         if node.left_at is None and node.lost_since is None and 0 < heard < state.now - LOST_S:
@@ -444,6 +462,7 @@ _HANDLERS: dict[type, _Handler] = {
     ev.TrainingInterrupted: _training_interrupted,
     ev.StateRestored: _state_restored,
     ev.CommitsCounted: _commits_counted,
+    ev.StackTaken: _stack_taken,
     ev.WorkerIdentified: _worker_identified,
     ev.StepsRecorded: _steps_recorded,
     ev.SpanRecorded: _span_recorded,

@@ -18,6 +18,7 @@ from distmon.core.events import (
     NodeSampled,
     WorkerIdentified,
 )
+from distmon.core.hangs import HangWatch
 from distmon.core.steps import Generation, History
 
 HISTORY = 600
@@ -186,6 +187,7 @@ class SessionState:
     """Those that are known by number."""
     printed: dict[int, dict[str, float]] = field(default_factory=dict)
     """Metrics by epoch, as rank 0 printed both."""
+    hang_watch: HangWatch = field(default_factory=HangWatch)
     spans: deque[Span] = field(default_factory=lambda: deque(maxlen=SPANS))
     membership: list[MembershipChanged] = field(default_factory=list)
     elastic: ElasticState = field(default_factory=ElasticState)

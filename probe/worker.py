@@ -10,7 +10,7 @@ import platform
 import sys
 from typing import Any, Callable, Dict, List, Optional
 
-from . import ring
+from . import ring, stacks
 from .imports import ImportWatch
 from .steps import StepTimer
 
@@ -94,6 +94,7 @@ def become() -> Optional[Worker]:
             return None
         _worker = Worker(writer)
         os.environ[WORKER_MARK] = str(os.getpid())
+        _worker.timer.attempt("stacks", lambda: stacks.offer(writer.path))
         atexit.register(_worker.finish)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=_forget)

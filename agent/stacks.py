@@ -1,0 +1,132 @@
+"""Asks a worker whose steps have stopped where it is: its probe writes the stack of every thread when it gets a signal."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+
+from distmon.core.events import ThreadStack
+from distmon.core.quantiles import median
+from distmon.probe.ring import Header, process_start_ticks
+
+SUFFIX = ".stacks"
+USUAL_STEPS = 9
+SILENT_STEPS = 3.0
+SILENT_S = 1.0
+"""Steps have stopped after SILENT_STEPS of their usual time and so much more."""
+AGAIN_S = (3.0, 10.0, 20.0, 40.0)
+"""From one asking to the next; the last holds from then on."""
+WRITTEN_S = 0.1
+"""After so much time an answer that is there is whole."""
+ANSWER_S = 2.0
+_MOST_BYTES = 1 << 18
+_MOST_THREADS = 16
+_MOST_FRAMES = 60
+_SIGNAL = re.compile(rb"signal (\d+)\n")
+_THREAD = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]+(?: \[(.*?)\])? \(most recent call first\):")
+_FRAME = re.compile(r'\s+File "(.*)", line (\d+|\?\?\?) in (.*)')
+
+
+class StackWatch:
+    """Of one worker. Owned by the agent's loop."""
+
+    def __init__(self, ring: Path, header: Header) -> None:
+        self._path = ring.with_suffix(SUFFIX)
+        self._pid, self._start_ticks = header.pid, header.start_ticks
+        self._durations: deque[int] = deque(maxlen=USUAL_STEPS)
+        self._last_step: float | None = None
+        self._asked_at: float | None = None
+        self._askings = 0
+        self._next = 0.0
+        self._read_to = 0
+        self.silent_s = 0.0
+        """How long its steps had been missing when it was asked last."""
+
+    @property
+    def asked(self) -> bool:
+        """Whether an answer is awaited."""
+        return self._asked_at is not None
+
+    def steps_came(self, durations_ns: Sequence[int], now: float) -> None:
+        """The latest steps, as they are read from the ring."""
+        self._durations.extend(durations_ns[-USUAL_STEPS:])
+        self._last_step, self._asked_at, self._askings, self._next = now, None, 0, 0.0
+
+    def look(self, now: float) -> list[ThreadStack]:
+        """Asks when it is time to; gives the answer once it is there, the main thread first."""
+        if self._asked_at is not None:
+            waited = now - self._asked_at
+            threads = parse_stacks(self._answer()) if waited >= WRITTEN_S else []
+            if threads or waited > ANSWER_S:
+                self._asked_at = None
+            if not threads and self._asked_at is None:
+                self._next = now
+            return threads
+        if self._last_step is not None and len(self._durations) == USUAL_STEPS and self._is_time(now - self._last_step, now):
+            self.silent_s = now - self._last_step
+            self._next = now + AGAIN_S[min(self._askings, len(AGAIN_S) - 1)]
+            self._askings += 1
+            if self._ask():
+                self._asked_at = now
+        return []
+
+    def remove(self) -> None:
+        """The worker is gone, and its file is of no more use."""
+        self._path.unlink(missing_ok=True)
+
+    def _is_time(self, silent_s: float, now: float) -> bool:
+        usual_s = (median(self._durations) or 0.0) / 1e9
+        return silent_s > SILENT_STEPS * usual_s + SILENT_S and now >= self._next
+
+    def _ask(self) -> bool:
+        """Whether the signal was sent. Only to the process that made the file, which is ready for it."""
+        try:
+            descriptor = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            named = _SIGNAL.match(os.pread(descriptor, 32, 0))
+            self._read_to = os.fstat(descriptor).st_size
+        finally:
+            os.close(descriptor)
+        number = int(named[1]) if named else 0
+        if not signal.SIGRTMIN <= number <= signal.SIGRTMAX:
+            return False
+        try:
+            if process_start_ticks(self._pid) != self._start_ticks:
+                return False
+            os.kill(self._pid, number)
+        except OSError:
+            return False
+        return True
+
+    def _answer(self) -> str:
+        try:
+            descriptor = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            return ""
+        try:
+            return os.pread(descriptor, _MOST_BYTES, self._read_to).decode("utf-8", "replace")
+        finally:
+            os.close(descriptor)
+
+
+def parse_stacks(text: str) -> list[ThreadStack]:
+    """What faulthandler wrote, the main thread first; it writes that one last. Empty for what is none, or not complete yet."""
+    if not text.endswith("\n"):
+        return []
+    threads: list[tuple[str, list[str]]] = []
+    for line in text.splitlines():
+        if head := _THREAD.fullmatch(line.strip()):
+            threads.append((head[1] or "", []))
+        elif threads and (frame := _FRAME.fullmatch(line)) and len(threads[-1][1]) < _MOST_FRAMES:
+            threads[-1][1].append(f"{frame[1]}:{frame[2]} {frame[3]}")
+    ordered = [*threads[-1:], *reversed(threads[:-1])][:_MOST_THREADS]
+    return [
+        ThreadStack(name=name or ("main" if number == 0 else f"thread {number}"), frames=frames)
+        for number, (name, frames) in enumerate(ordered)
+    ]

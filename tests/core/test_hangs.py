@@ -1,0 +1,166 @@
+"""A hang is told from a pause, and the rank that holds the others from those that it holds."""
+
+import pytest
+
+from distmon.core import events as ev
+from distmon.core.fold import apply
+from distmon.core.hangs import describe, group_stacks, waits_in
+from distmon.core.state import SessionState
+
+PACKAGES = "/venv/lib/python3.11/site-packages"
+TRUNK = ["/home/me/train.py:40 train", "/home/me/train.py:80 <module>"]
+OPTIMIZER = [
+    f"{PACKAGES}/horovod/torch/mpi_ops.py:1285 synchronize",
+    f"{PACKAGES}/horovod/torch/optimizer.py:284 synchronize",
+    f"{PACKAGES}/horovod/torch/optimizer.py:333 step",
+    *TRUNK,
+]
+BARRIER = [f"{PACKAGES}/horovod/torch/mpi_ops.py:1403 barrier", "/home/me/train.py:51 train", "/home/me/train.py:80 <module>"]
+
+
+def checkpoint(line: int) -> list[str]:
+    inside = [f"{PACKAGES}/torch/serialization.py:{line} _save", f"/home/me/train.py:{line} save"]
+    return [*inside, "/home/me/train.py:44 train", "/home/me/train.py:80 <module>"]
+
+
+def training(ranks: int = 4, *, step_s: float = 0.5, at: float = 100.0) -> SessionState:
+    """Ten steps of each rank, the last one ending at `at`."""
+    state = SessionState()
+    apply(state, ev.JobStarted(at=at - 20, job="j", command=["x"], np=ranks))
+    for rank in range(ranks):
+        steps(state, rank, at=at, step_s=step_s)
+    return state
+
+
+def steps(state: SessionState, rank: int, *, at: float, count: int = 10, first: int = 0, step_s: float = 0.5) -> None:
+    starts = [round(i * step_s * 1e9) for i in range(count)]
+    apply(
+        state,
+        ev.StepsRecorded(
+            at=at,
+            node="n",
+            worker=f"w{rank}",
+            rank=rank,
+            generation=0,
+            first_step=first,
+            origin=at - count * step_s,
+            start_ns=starts,
+            duration_ns=[round(step_s * 1e9)] * count,
+        ),
+    )
+
+
+def stack(state: SessionState, at: float, since: float, **frames: list[str]) -> None:
+    for name, lines in frames.items():
+        threads = [ev.ThreadStack(name="main", frames=lines)]
+        rank = int(name.removeprefix("r"))
+        apply(state, ev.StackTaken(at=at, node="n", worker=f"w{rank}", rank=rank, silent_s=at - since, threads=threads))
+
+
+def ticks(state: SessionState, first: float, last: float) -> float | None:
+    """When a hang was found."""
+    for now in range(int(first), int(last) + 1):
+        apply(state, ev.Ticked(at=float(now)))
+        if state.hang_watch.current is not None:
+            return state.hang_watch.current.found
+    return None
+
+
+def test_the_rank_that_stays_away_is_named_with_the_collective_and_every_stack() -> None:
+    state = training()
+    stack(state, 103.0, 100.0, r0=OPTIMIZER, r1=OPTIMIZER, r2=checkpoint(61), r3=OPTIMIZER)
+    assert ticks(state, 101, 112) == 103
+    hang = state.hang_watch.current
+    assert hang is not None
+    assert (hang.missing, hang.waiting, hang.collective) == ([2], [0, 1, 3], "allreduce of the gradients")
+    assert [(group.ranks, group.place) for group in hang.groups] == [
+        ([0, 1, 3], "/home/me/train.py train"),
+        ([2], "/home/me/train.py save"),
+    ]
+    text = "training hangs: no step for 3 s (usual 0.5 s); 3 ranks wait in allreduce of the gradients for rank 2, "
+    text += "in train.py:61 save"
+    assert describe(hang) == text
+    assert state.log[-1].severity == "error" and state.log[-1].text == text
+
+
+def test_a_rank_that_skipped_a_collective_waits_in_another_one() -> None:
+    state = training()
+    stack(state, 103.0, 100.0, r0=OPTIMIZER, r1=BARRIER, r2=OPTIMIZER, r3=OPTIMIZER)
+    assert ticks(state, 103, 110) is not None
+    hang = state.hang_watch.current
+    assert hang is not None and hang.missing == [1]
+    assert describe(hang).endswith("for rank 1, which waits in barrier at train.py:51 train")
+
+
+def test_a_rank_without_a_stack_is_missing_after_some_seconds_unless_it_has_ended() -> None:
+    state = training()
+    stack(state, 103.0, 100.0, r0=OPTIMIZER, r1=OPTIMIZER, r2=OPTIMIZER)
+    found = ticks(state, 101, 115)
+    assert found is not None and 107 <= found <= 109
+    assert state.hang_watch.hangs[0].missing == [3] and "no stack came" in describe(state.hang_watch.hangs[0])
+    state = training()
+    apply(state, ev.WorkerExited(at=101.0, host="a", local_rank=3, rank=3, exit_code=0))
+    stack(state, 103.0, 100.0, r0=OPTIMIZER, r1=OPTIMIZER, r2=OPTIMIZER)
+    assert ticks(state, 101, 160) is None
+
+
+def test_where_all_compute_or_all_wait_in_one_collective_nobody_is_to_blame() -> None:
+    for frames in (checkpoint(61), OPTIMIZER):
+        state = training()
+        stack(state, 103.0, 100.0, r0=frames, r1=frames, r2=frames, r3=frames)
+        assert ticks(state, 101, 200) is None
+
+
+@pytest.mark.parametrize("again_s", [5, 30, 60])
+def test_a_pause_that_was_seen_once_is_no_hang_the_next_time(again_s: int) -> None:
+    """On another line of the same function, too; and a hang elsewhere is found as ever."""
+    state = training()
+    stack(state, 103.0, 100.0, r0=OPTIMIZER, r1=OPTIMIZER, r2=checkpoint(61), r3=OPTIMIZER)
+    assert ticks(state, 101, 107) is not None
+    for rank in range(4):
+        steps(state, rank, at=112.0, first=10)
+    assert state.hang_watch.current is None and state.hang_watch.hangs[0].ended == 112.0
+    stack(state, 115.0, 112.0, r0=OPTIMIZER, r1=OPTIMIZER, r2=checkpoint(77), r3=OPTIMIZER)
+    assert ticks(state, 113, 112 + again_s) is None
+    end = 112.0 + again_s + 5
+    for rank in range(4):
+        steps(state, rank, at=end, first=20)
+    other = [f"{PACKAGES}/requests/api.py:3 get", "/home/me/train.py:9 fetch", *TRUNK]
+    stack(state, end + 3, end, r0=OPTIMIZER, r1=other, r2=OPTIMIZER, r3=OPTIMIZER)
+    assert ticks(state, end, end + 12) is not None
+
+
+def test_steps_that_come_late_from_another_node_end_no_pause() -> None:
+    state = training(ranks=1)
+    stack(state, 103.0, 100.0, r0=OPTIMIZER)
+    steps(state, 1, at=100.1)
+    assert list(state.hang_watch.stacks) == [0]
+
+
+HOROVOD, KERAS = f"{PACKAGES}/horovod", f"{PACKAGES}/keras/src/engine/training.py"
+GRAPH = f"{PACKAGES}/tensorflow/python/eager/execute.py:53 quick_execute"
+BY_HAND = [f"{HOROVOD}/torch/mpi_ops.py:9 synchronize", f"{HOROVOD}/torch/mpi_ops.py:5 allreduce", *TRUNK]
+COMMIT = [f"{HOROVOD}/torch/functions.py:73 broadcast_object", f"{HOROVOD}/common/elastic.py:60 commit", *TRUNK]
+
+
+@pytest.mark.parametrize(
+    ("frames", "right"),
+    [
+        (OPTIMIZER, "allreduce of the gradients"),
+        (BARRIER, "barrier"),
+        (BY_HAND, "allreduce"),
+        (COMMIT, "broadcast_object of the elastic state"),
+        ([f"{HOROVOD}/common/basics.py:140 init", *TRUNK], ""),
+        ([GRAPH, f"{KERAS}:1800 fit"], "a training step's graph"),
+        ([GRAPH, f"{KERAS}:18 evaluate", f"{KERAS}:1800 fit"], ""),
+        (TRUNK, ""),
+    ],
+)
+def test_the_collective_is_told_from_the_stack(frames: list[str], right: str) -> None:
+    assert waits_in(tuple(frames)) == right
+
+
+def test_no_stack_is_no_group_of_its_own_kind() -> None:
+    taken = ev.StackTaken(at=1.0, node="n", worker="w", rank=0, silent_s=1.0, threads=[])
+    (group,) = group_stacks({0: taken})
+    assert (group.place, group.waits_in) == ("an unknown place", "")
