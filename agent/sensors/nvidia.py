@@ -8,13 +8,15 @@ When the whole driver is away (reloaded, updated, taken from a container), it is
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from distmon.agent.sensors import nvidia_gpm as gpm
 from distmon.agent.sensors import nvidia_library
 from distmon.agent.sensors.base import KernelFile, Notice, Reading, Roots
+from distmon.agent.sensors.kernel_log import KERNEL_LOG, LoggedXid, PciAddress, XidLog
 from distmon.agent.sensors.memory import kilobytes
-from distmon.agent.sensors.nvidia_calls import Nvml, in_words, is_loss
+from distmon.agent.sensors.nvidia_calls import Handle, Nvml, in_words, is_loss
 from distmon.agent.sensors.nvidia_crew import Crew, read_all
 from distmon.agent.sensors.nvidia_device import Answer, Instance, NvidiaDevice
 from distmon.core.events import GpuProcess, GpuReading
@@ -25,6 +27,7 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 _END_WITHIN_S = 0.2
 _OK, _LOST, _SILENT, _UNREADABLE = "ok", "lost", "silent", "unreadable"
 _OF_AN_INSTANCE = "not reported for a MIG instance"
+_FROM_THE_LOG = "from the kernel's log: the driver hands out no events"
 _OF_WHOLE_GPUS = ("utilization_percent", "power_w", "temperature_c")
 _ACTIVITY = (*gpm.FIELDS, "utilization_percent")
 
@@ -48,6 +51,7 @@ class _Row:
     last: Answer | None = None
     energy_mj: int | None = None
     """The counter at the last sample; None when that had none."""
+    address: PciAddress | None = None
     last_xid: int | None = None
     told: str = _OK
     xids_told: set[int] = field(default_factory=set)
@@ -56,7 +60,7 @@ class _Row:
 class NvidiaSensor:
     fields: tuple[str, ...] = ("gpus",)
 
-    def __init__(self, roots: Roots, answer_within_s: float = _ANSWER_WITHIN_S) -> None:
+    def __init__(self, roots: Roots, answer_within_s: float = _ANSWER_WITHIN_S, kernel_log: Path = KERNEL_LOG) -> None:
         self._meminfo = KernelFile(roots.proc / "meminfo")
         self._answer_within_s = answer_within_s
         self._nvml: Nvml = None
@@ -66,6 +70,9 @@ class NvidiaSensor:
         self._away = ""
         """Why the driver cannot be asked, while it cannot."""
         self._letting_go = False
+        self._kernel_log: Path | None = kernel_log
+        """None once it could not be read."""
+        self._log: XidLog | None = None
         self._retry_ns = 0
         self._pause_s = _FIRST_PAUSE_S
 
@@ -84,10 +91,14 @@ class NvidiaSensor:
         gpus: list[GpuReading] = []
         conditions: list[_Condition] = []
         notices: list[Notice] = []
+        logged = self._logged_xids(rows)
         for row in rows:
             condition, fresh = self._hear(row, now_ns)
             conditions.append(condition)
-            notices += _xid_notices(row, fresh)
+            if self._log is not None and fresh is not None and fresh.unavailable.pop("last_xid", ""):
+                fresh.notes["last_xid"] = _FROM_THE_LOG
+            codes = [*(fresh.xids if fresh else ()), *(xid.code for xid in logged if xid.address == row.address)]
+            notices += _xid_notices(row, codes)
             gpus += _readings(row, condition, fresh, now_ns)
         notices += _notices_of_change(rows, conditions)
         self._judge(conditions, now_ns)
@@ -155,8 +166,20 @@ class NvidiaSensor:
             taken = {other.index for other in self._rows.values()}
             index = number if number not in taken else max(taken) + 1
             row = self._rows[uuid] = _Row(index, uuid, name, None, _Condition(_OK))
+        row.address = _pci_address(nvml, handle)
         row.device = NvidiaDevice(nvml, row.index, uuid, name, handle, self._system_memory)
         row.since_ns, row.last = now_ns, None
+
+    def _logged_xids(self, rows: list[_Row]) -> list[LoggedXid]:
+        """Where a driver hands out no events, what the kernel's log newly says of them."""
+        if self._kernel_log is None or all(row.device is None or row.device.has_xid_events for row in rows):
+            return []
+        try:
+            self._log = self._log or XidLog(self._kernel_log)
+            return self._log.read()
+        except OSError:
+            self._kernel_log = self._log = None
+            return []
 
     def _hear(self, row: _Row, now_ns: int) -> tuple[_Condition, Answer | None]:
         """How the GPU is, and what it newly said."""
@@ -196,13 +219,22 @@ class NvidiaSensor:
         return 1024 * ((total or 0) - (free or 0)), 1024 * (total or 0)
 
 
+def _pci_address(nvml: Nvml, handle: Handle) -> PciAddress | None:
+    try:
+        found = nvml.nvmlDeviceGetPciInfo(handle)
+    except nvml.NVMLError:
+        return None
+    return PciAddress(found.domain, found.bus, found.device)
+
+
 def _readings(row: _Row, condition: _Condition, fresh: Answer | None, now_ns: int) -> list[GpuReading]:
     """The GPU and its MIG instances."""
     last = row.last
     if condition.state != _OK or last is None or row.device is None:
         row.energy_mj = None
         reason = condition.reason or "its first reading is not there yet"
-        return [GpuReading(index=row.index, uuid=row.uuid, name=row.name, state=condition.state, unavailable={"all": reason})]
+        who: dict[str, Any] = {"index": row.index, "uuid": row.uuid, "name": row.name, "last_xid": row.last_xid}
+        return [GpuReading(**who, state=condition.state, unavailable={"all": reason})]
     values = last.slow_values | last.values
     values["energy_j"] = _energy_j(row, fresh)
     in_instances = {pid for _, of in last.instances for pid, _ in of.get("processes", ())}
@@ -275,10 +307,10 @@ def _notice(who: str, condition: _Condition) -> Notice:
     return Notice("warning", f"{who}: {condition.state}: {condition.reason}")
 
 
-def _xid_notices(row: _Row, fresh: Answer | None) -> list[Notice]:
+def _xid_notices(row: _Row, codes: list[int]) -> list[Notice]:
     """Each code once for a GPU: a broken program can cause the same one by the thousand."""
     new: list[int] = []
-    for code in fresh.xids if fresh else ():
+    for code in codes:
         row.last_xid = code
         if code not in row.xids_told:
             row.xids_told.add(code)

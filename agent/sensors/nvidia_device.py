@@ -102,6 +102,11 @@ class NvidiaDevice:
         """Whether it is time for `read_slow`."""
         return not self._loss and (self._slow_taken_ns is None or now_ns - self._slow_taken_ns >= _SLOW_EVERY_NS)
 
+    @property
+    def has_xid_events(self) -> bool:
+        """Whether the driver says by itself what goes wrong; True until it has refused."""
+        return "last_xid" not in self._never
+
     def close(self) -> None:
         """After this nothing may be asked any more."""
         with suppress(self._nvml.NVMLError):  # the driver may be gone, and all this with it

@@ -30,7 +30,9 @@ PATIENT_S = 20.0
 HASTY_S = 1.0
 """For scenarios in which a GPU does not answer at all."""
 
-Play = Callable[[Scenario, float], "Player"]
+NO_LOG = Path("/nonexistent")
+
+Play = Callable[..., "Player"]
 
 
 class Player:
@@ -83,9 +85,9 @@ def play(monkeypatch: pytest.MonkeyPatch, stub: ctypes.CDLL, library: Path, tmp_
     (tmp_path / "proc/meminfo").write_text("MemTotal:  1000 kB\nMemFree: 10 kB\nMemAvailable: 600 kB\n")
     sensors: list[NvidiaSensor] = []
 
-    def start(scenario: Scenario, answer_within_s: float = PATIENT_S) -> Player:
+    def start(scenario: Scenario, answer_within_s: float = PATIENT_S, kernel_log: Path = NO_LOG) -> Player:
         monkeypatch.setenv("DISTMON_STUB_NVML", str(scenario.path))
-        sensors.append(NvidiaSensor(Roots(tmp_path / "proc", tmp_path / "sys"), answer_within_s))
+        sensors.append(NvidiaSensor(Roots(tmp_path / "proc", tmp_path / "sys"), answer_within_s, kernel_log))
         return Player(scenario, sensors[-1])
 
     yield start
@@ -308,6 +310,25 @@ def test_each_xid_is_told_once_and_shown(scenario: Scenario, play: Play) -> None
 
 
 # --- what goes wrong ------------------------------------------------------------------------------------------------
+
+
+def test_without_events_the_kernels_log_tells_the_xids(scenario: Scenario, play: Play, tmp_path: Path) -> None:
+    for gpu in range(2):
+        scenario.add_gpu(gpu)
+        scenario.answer(gpu, "pci", 0, 0x41 + gpu, 0)
+    log = tmp_path / "kmsg"
+    log.write_text("4,1,1,-;NVRM: Xid (PCI:0000:41:00): 31, of long ago\n")
+    player = play(scenario, PATIENT_S, log)
+    player.read()
+    player.read()
+    with log.open("a") as file:
+        file.write("6,2,2,-;usb 1-1: new device\n SUBSYSTEM=usb\n")
+        file.write("4,3,3,-;NVRM: Xid (PCI:0000:42:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.\n")
+        file.write("4,4,4,-;NVRM: Xid (PCI:0000:42:00): 79, again\n4,5,5,-;NVRM: Xid (PCI:zz): what is this\n")
+    gpus = player.gpus()
+    assert [gpu.last_xid for gpu in gpus] == [None, 79]
+    assert "kernel's log" in gpus[1].notes["last_xid"] and "last_xid" not in gpus[1].unavailable
+    assert player.notices == ["GPU 1 (NVIDIA Stub 3090): the NVIDIA driver reports Xid 79; see dmesg"]
 
 
 def test_a_call_that_hangs_holds_up_its_own_gpu_alone_until_it_returns(scenario: Scenario, play: Play) -> None:

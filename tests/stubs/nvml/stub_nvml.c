@@ -161,6 +161,12 @@ EXPORT int nvmlDeviceGetHandleByUUID(const char *uuid, void **out) {
 
 EXPORT int nvmlDeviceGetName(void *d, char *out, unsigned size) { return text_of(d, "name", out, size); }
 EXPORT int nvmlDeviceGetUUID(void *d, char *out, unsigned size) { return text_of(d, "uuid", out, size); }
+typedef struct {
+    char legacy[16];
+    unsigned domain, bus, device, id, subsystem;
+    char text[32];
+} Pci;
+EXPORT int nvmlDeviceGetPciInfo_v3(void *d, Pci *out) { return numbers(d, "pci", 3, (unsigned *[]){&out->domain, &out->bus, &out->device}); }
 EXPORT int nvmlDeviceGetUtilizationRates(void *d, unsigned *out) { return numbers(d, "util", 2, (unsigned *[]){out, out + 1}); }
 EXPORT int nvmlDeviceGetMemoryInfo(void *d, unsigned long long *out) {
     const Line *line;
