@@ -27,6 +27,16 @@ class EpochOf:
 
 
 @dataclass(slots=True, frozen=True)
+class EpochRun:
+    """One run by its epochs."""
+
+    epochs: dict[int, EpochOf]
+    total_s: float | None
+    logged: bool
+    """Its metrics were logged, not only printed."""
+
+
+@dataclass(slots=True, frozen=True)
 class EpochPair:
     epoch: int
     """From 0."""
@@ -57,9 +67,9 @@ class EpochComparison:
     """They come from what the scripts printed, since these logged none."""
 
 
-def compare_epochs(base: SessionState, other: SessionState) -> EpochComparison | None:
+def compare_epochs(base: EpochRun, other: EpochRun) -> EpochComparison | None:
     """None where neither run has epochs by number."""
-    ours, theirs = epochs_of(base), epochs_of(other)
+    ours, theirs = base.epochs, other.epochs
     if not ours and not theirs:
         return None
     pairs = [_pair(number, ours.get(number), theirs.get(number)) for number in sorted(ours.keys() | theirs.keys())]
@@ -67,15 +77,15 @@ def compare_epochs(base: SessionState, other: SessionState) -> EpochComparison |
     ordered = [name for name in _FIRST if name in names]
     return EpochComparison(
         pairs=pairs,
-        base=_totals(base, ours),
-        other=_totals(other, theirs),
+        base=_totals(base),
+        other=_totals(other),
         metrics=ordered + sorted(names - set(ordered)),
-        metrics_printed=bool(names) and not any(epoch.metrics for s in (base, other) for epoch in s.epochs.values()),
+        metrics_printed=bool(names) and not (base.logged or other.logged),
     )
 
 
-def epochs_of(state: SessionState) -> dict[int, EpochOf]:
-    """Epoch -> what is known of it; only epochs that were trained."""
+def epoch_run(state: SessionState) -> EpochRun:
+    """The epochs that were trained, and the whole."""
     found: dict[int, EpochOf] = {}
     after = state.job.started.at if state.job.started else 0.0
     printed = _printed(state)
@@ -91,7 +101,7 @@ def epochs_of(state: SessionState) -> dict[int, EpochOf]:
             events=_events(state, after, epoch.ended),
         )
         after = epoch.ended
-    return found
+    return EpochRun(found, elapsed(state), any(epoch.metrics for epoch in state.epochs.values()))
 
 
 def _printed(state: SessionState) -> dict[int, dict[str, float]]:
@@ -122,7 +132,6 @@ def _pair(number: int, base: EpochOf | None, other: EpochOf | None) -> EpochPair
     return EpochPair(number, base, other, difference)
 
 
-def _totals(state: SessionState, epochs: dict[int, EpochOf]) -> EpochTotals:
-    trained = math.fsum(epoch.seconds or 0.0 for epoch in epochs.values())
-    total = elapsed(state)
-    return EpochTotals(len(epochs), trained, None if total is None else total - trained, total)
+def _totals(run: EpochRun) -> EpochTotals:
+    trained = math.fsum(epoch.seconds or 0.0 for epoch in run.epochs.values())
+    return EpochTotals(len(run.epochs), trained, None if run.total_s is None else run.total_s - trained, run.total_s)

@@ -230,7 +230,8 @@ def _go_on(state: SessionState, ended: float) -> None:
     """Steps come again."""
     hang = steps_go_on(state.hang_watch, ended)
     if hang is not None:
-        _say(state, ended, "info", f"training goes on after {ended - hang.since:.0f} s; from now on a pause at that place is no hang")
+        text = f"training goes on after {ended - hang.since:.0f} s; from now on a pause at that place is no hang"
+        _say(state, ended, "info", text)
 
 
 def _add_to_history(state: SessionState, event: ev.StepsRecorded, added: Totals) -> None:

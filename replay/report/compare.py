@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from msgspec import Struct
 
 from distmon.core.comparison import Effect, RunValues, Verdict, compare_runs
+from distmon.core.epoch_comparison import EpochRun
 from distmon.core.intervals import MIN_RUNS
 from distmon.replay.report import model
+from distmon.replay.report.epochs import Epochs, epoch_sections, summarise_epochs
 from distmon.replay.report.sections import PHASE_NAMES, Section, Table
 from distmon.replay.report.words import DASH, count, number, seconds
 
@@ -22,6 +24,7 @@ class Compared:
 
     session: model.Session
     values: RunValues
+    epochs: EpochRun
 
 
 class Measure(Struct, kw_only=True):
@@ -70,6 +73,8 @@ class Comparison(Struct, kw_only=True):
     intervals_overlap: bool | None
     """Whether the 95 % intervals of the two mean throughputs meet; None where one is missing."""
     sizes: list[Size]
+    epochs: Epochs | None
+    """Of one run each."""
     notes: list[str]
 
 
@@ -86,6 +91,7 @@ def compare(base: Sequence[Compared], other: Sequence[Compared]) -> Comparison:
         measures=sizes[-1].measures,
         intervals_overlap=_overlap(*first) if len(base) == len(other) == 1 else None,
         sizes=sizes,
+        epochs=summarise_epochs(base[0].epochs, other[0].epochs) if len(base) == len(other) == 1 else None,
         notes=_notes(base, other, sizes),
     )
 
@@ -162,7 +168,8 @@ def sections(comparison: Comparison) -> list[Section]:
     for size in comparison.sizes:
         several = f" with {count(size.ranks or 0, 'rank')}" if len(comparison.sizes) > 1 else ""
         found.append(Section(f"Other against base{several}", lines=[said(size)], table=_table(size)))
-    return [*found, Section("How far this goes", lines=comparison.notes)]
+    epochs = epoch_sections(comparison.epochs) if comparison.epochs is not None else []
+    return [*found, *epochs, Section("How far this goes", lines=comparison.notes)]
 
 
 def said(size: Size) -> str:

@@ -1,15 +1,18 @@
 """Epochs side by side: what two runs took, epoch by epoch, from steps and metrics or from what was printed."""
 
 import csv
+import json
 from pathlib import Path
 
 import pytest
 
 from distmon.core import events as ev
-from distmon.core.epoch_comparison import compare_epochs, epochs_of
+from distmon.core.codec import encode_json
+from distmon.core.epoch_comparison import compare_epochs, epoch_run
 from distmon.core.fold import apply
 from distmon.core.printed import read_printed
 from distmon.core.state import SessionState
+from distmon.tui.cli.main import main
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden"
 ROWS = list(csv.DictReader((GOLDEN / "elastic_epochs.csv").read_text().splitlines()))
@@ -33,28 +36,33 @@ def steps(epoch: int, started: float, seconds: float, rank: int = 0, generation:
     )
 
 
-def run_of(side: str) -> SessionState:
+def events_of(side: str) -> list[ev.AnyEvent]:
     """A run as the write-up's table has it: its epochs, and the rest of its total time before the first one."""
-    state = SessionState()
     seconds = [float(row[f"{side}_s"]) for row in ROWS]
     total = next(float(row["seconds"]) for row in EVENTS if row["run"] == side and row["event"] == "total train time")
-    apply(state, ev.JobStarted(at=START, job="j", command=["x"], np=8, elastic=True))
+    events: list[ev.AnyEvent] = [ev.JobStarted(at=START, job="j", command=["x"], np=8, elastic=True)]
     at = START + total - sum(seconds)
     for row, duration in zip(ROWS, seconds, strict=True):
         if side == "elastic" and row["epoch"] in ("12", "19"):
             change: ev.ElasticKind = "host_left" if row["epoch"] == "12" else "host_joined"
-            apply(state, ev.MembershipChanged(at=at + 1, change=change, host="elastic-1", slots=1))
+            events.append(ev.MembershipChanged(at=at + 1, change=change, host="elastic-1", slots=1))
         epoch = int(row["epoch"])
-        apply(state, steps(epoch, at, duration, first=epoch))
+        events.append(steps(epoch, at, duration, first=epoch))
         at += duration
         values = {"loss": float(row[f"{side}_loss"]), "accuracy": float(row[f"{side}_acc"]), "top5": float(row[f"{side}_top5"])}
-        apply(state, ev.MetricsLogged(at=at, worker="w0", rank=0, epoch=epoch, values=values))
-    apply(state, ev.JobEnded(at=START + total, exit_code=0))
+        events.append(ev.MetricsLogged(at=at, worker="w0", rank=0, epoch=epoch, values=values))
+    return [*events, ev.JobEnded(at=START + total, exit_code=0)]
+
+
+def run_of(side: str) -> SessionState:
+    state = SessionState()
+    for event in events_of(side):
+        apply(state, event)
     return state
 
 
 def test_the_elastic_benchmark_comes_out_as_its_author_derived_it() -> None:
-    found = compare_epochs(run_of("fixed"), run_of("elastic"))
+    found = compare_epochs(epoch_run(run_of("fixed")), epoch_run(run_of("elastic")))
     assert found is not None
     for pair, row in zip(found.pairs, ROWS, strict=True):
         assert pair.difference_s == pytest.approx(float(row["difference_printed_s"]), abs=0.0101)
@@ -75,7 +83,7 @@ def test_an_epoch_lasts_from_its_first_step_to_its_last_over_all_ranks_and_gener
     again = steps(0, 20.0, 1.0, generation=1)
     for event in (steps(0, 10.0, 2.0, 1), steps(0, 9.5, 1.0), again, steps(1, 22.0, 1.0, 0, 1, 1)):
         apply(state, event)
-    first, second = epochs_of(state)[0], epochs_of(state)[1]
+    first, second = epoch_run(state).epochs.values()
     assert (first.seconds, first.ranks, first.samples) == (11.5, (1, 2), 24)
     assert (second.seconds, second.ranks) == (1.0, (1, 1))
 
@@ -103,10 +111,28 @@ def test_printed_metrics_stand_in_where_none_are_logged_and_count_from_one() -> 
         line = f"epoch {epoch + 1}: loss {2 - epoch}.5"
         apply(state, ev.OutputWritten(at=11.0, rank=0, host="a", local_rank=0, output="stdout", lines=[line]))
     apply(state, ev.OutputWritten(at=11.0, rank=1, host="a", local_rank=1, output="stdout", lines=["epoch 1: loss 9.9"]))
-    found = compare_epochs(state, state)
+    found = compare_epochs(epoch_run(state), epoch_run(state))
     assert found is not None and found.metrics_printed
     assert [pair.base.metrics for pair in found.pairs if pair.base] == [{"loss": 2.5}, {"loss": 1.5}]
 
 
 def test_runs_without_epochs_cannot_be_compared_by_them() -> None:
-    assert compare_epochs(SessionState(), SessionState()) is None
+    assert compare_epochs(epoch_run(SessionState()), epoch_run(SessionState())) is None
+
+
+def test_the_command_prints_epoch_by_epoch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for side in ("fixed", "elastic"):
+        first = ev.SessionStarted(at=START, session_id=side, distmon_version="0")
+        events = [first, *events_of(side), ev.SessionEnded(at=1e6)]
+        (tmp_path / f"{side}.jsonl").write_bytes(b"".join(encode_json(event) + b"\n" for event in events))
+    words = ["compare", str(tmp_path / "fixed.jsonl"), str(tmp_path / "elastic.jsonl")]
+    assert main([*words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["epochs"]
+    assert [row["difference_s"] for row in found["rows"]] == pytest.approx(
+        [float(row["difference_printed_s"]) for row in ROWS], abs=0.0101
+    )
+    assert found["rows"][12]["other"]["events"] == ["host left elastic-1"]
+    assert found["other"]["outside_s"] == pytest.approx(269.66, abs=0.006)
+    assert main(words) == 0
+    shown = capsys.readouterr().out
+    assert "+625.44 s" in shown and "other, epoch 13: host left elastic-1" in shown and "outside them" in shown

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from distmon.core import events as ev
 from distmon.core.comparison import run_values
+from distmon.core.epoch_comparison import epoch_run
 from distmon.core.fold import apply
 from distmon.core.state import SessionState
 from distmon.core.synthetic import Script, session
@@ -273,7 +274,7 @@ def test_markdown_keeps_the_sessions_text_from_being_markup() -> None:
 
 def compared(**script: Any) -> Compared:
     state = folded(list(session(Script(seconds=60, **script))))
-    return Compared(summarise(state), run_values(state))
+    return Compared(summarise(state), run_values(state), epoch_run(state))
 
 
 def test_a_comparison_gives_ratios_and_says_how_far_it_goes() -> None:

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from distmon.core.comparison import run_values
+from distmon.core.epoch_comparison import epoch_run
 from distmon.core.errors import DistmonError
 from distmon.replay.report.compare import Compared, compare, sections
 from distmon.replay.report.render import to_markdown, to_text
@@ -52,4 +53,5 @@ def _runs(argument: str) -> list[Compared]:
 
 def _load(path: Path) -> tuple[Compared, int | None]:
     state, notes = load_state(path)
-    return Compared(summarise(state, str(path), warn(path, notes)), run_values(state)), state.job.exit_code
+    summary = summarise(state, str(path), warn(path, notes))
+    return Compared(summary, run_values(state), epoch_run(state)), state.job.exit_code
