@@ -215,20 +215,47 @@ def _rank_bars(session: model.Session) -> Chart | None:
     return Chart("ranks", "A steady step of each rank", "Ranks", _spec(chart.properties(width="container", height=height)))
 
 
+_CAME = ("host_joined", "worker_started", "resumed")
+_GONE = ("host_left", "worker_exited")
+_FAILED = ("host_failed", "host_blacklisted")
+_MARKS = ((_CAME, "triangle-up", SERIES[5]), (_GONE, "triangle-down", SERIES[1]), (_FAILED, "cross", SERIES[4]))
+"""Kinds of change, and the shape and colour of their mark; a rendezvous is a line across all lanes."""
+
+
 def _lanes(drawn: Plots) -> Chart | None:
-    """Who trained when: a lane for each host, a bar for each rank and generation, and a rule for each change."""
+    """Who trained when: a lane for each host, a bar for each rank and generation, and a mark for each change."""
     if not drawn.lanes and not drawn.marks:
         return None
     bars = [
         {"h": lane.host, "a": round(lane.from_s, 3), "b": round(lane.to_s, 3), "r": lane.rank, "g": lane.generation}
         for lane in drawn.lanes
     ]
-    marks = [{"h": mark.host, "a": round(mark.at_s, 3), "k": mark.kind.replace("_", " ")} for mark in drawn.marks]
-    hosts = list(dict.fromkeys(str(row["h"]) for row in [*bars, *marks]))
-    lane = alt.Chart(_data(bars)).mark_bar(cornerRadius=2).encode(
+    marks = [
+        {"h": mark.host or "job", "a": round(mark.at_s, 3), "k": mark.kind.replace("_", " "), "kind": mark.kind}
+        for mark in drawn.marks
+    ]
+    hosts = list(dict.fromkeys(str(row["h"]) for row in [*bars, *marks] if row.get("kind") != "rendezvous"))
+    layers = [_rounds([row for row in marks if row["kind"] == "rendezvous"]), _bars(bars, hosts)]
+    layers += [_changes([row for row in marks if row["kind"] in kinds], hosts, *look) for kinds, *look in _MARKS]
+    found: Spec = alt.layer(*[layer for layer in layers if layer is not None]).properties(
+        width="container", height=_ROW * max(len({(row["h"], row["r"]) for row in bars}), len(hosts), 2)
+    ).to_dict()  # fmt: skip
+    found.pop("config", None)
+    return Chart("elastic", "Who trained when", "Who joined and left", found)
+
+
+def _lane_axis(hosts: list[str]) -> alt.Y:
+    return alt.Y("h:N", title=None, sort=hosts)
+
+
+def _bars(rows: list[dict[str, Any]], hosts: list[str]) -> alt.Chart | None:
+    if not rows:
+        return None
+    chart: alt.Chart = alt.Chart(_data(rows)).mark_bar(cornerRadius=2)
+    encoded: alt.Chart = chart.encode(
         x=alt.X("a:Q", title="seconds since the start"),
         x2="b:Q",
-        y=alt.Y("h:N", title=None, sort=hosts),
+        y=_lane_axis(hosts),
         yOffset="r:O",
         color=alt.Color("g:O", title="generation", scale=alt.Scale(range=SERIES)),
         tooltip=[
@@ -239,20 +266,32 @@ def _lanes(drawn: Plots) -> Chart | None:
             alt.Tooltip("b:Q", title="to, s", format=".2f"),
         ],
     )
-    rule = alt.Chart(_data(marks)).mark_point(shape="triangle-down", size=90, filled=True, color=SERIES[4], opacity=1).encode(
-        x="a:Q",
-        y=alt.Y("h:N", sort=hosts),
-        tooltip=[
-            alt.Tooltip("k:N", title="what"),
-            alt.Tooltip("h:N", title="host"),
-            alt.Tooltip("a:Q", title="at, s", format=".2f"),
-        ],
-    )
-    layers: list[alt.Chart] = [part for part, rows in ((lane, bars), (rule, marks)) if rows]
-    rows_high = max(len({(row["h"], row["r"]) for row in bars}), len(hosts))
-    found: Spec = alt.layer(*layers).properties(width="container", height=_ROW * rows_high).to_dict()
-    found.pop("config", None)
-    return Chart("elastic", "Who trained when", "Who joined and left", found)
+    return encoded
+
+
+def _change_tips() -> list[alt.Tooltip]:
+    return [
+        alt.Tooltip("k:N", title="what"),
+        alt.Tooltip("h:N", title="host"),
+        alt.Tooltip("a:Q", title="at, s", format=".2f"),
+    ]
+
+
+def _changes(rows: list[dict[str, Any]], hosts: list[str], shape: str, colour: str) -> alt.Chart | None:
+    if not rows:
+        return None
+    chart = alt.Chart(_data(rows)).mark_point(shape=shape, size=70, filled=True, color=colour, opacity=1)
+    at = alt.X("a:Q", title="seconds since the start")
+    encoded: alt.Chart = chart.encode(x=at, y=_lane_axis(hosts), tooltip=_change_tips())
+    return encoded
+
+
+def _rounds(rows: list[dict[str, Any]]) -> alt.Chart | None:
+    if not rows:
+        return None
+    chart = alt.Chart(_data(rows)).mark_rule(strokeDash=[3, 3], color=PHASE_COLOURS["rest"])
+    encoded: alt.Chart = chart.encode(x=alt.X("a:Q", title="seconds since the start"), tooltip=_change_tips())
+    return encoded
 
 
 def _node_charts(place: int, node: NodePlots) -> list[Chart | None]:
