@@ -69,11 +69,18 @@ def _stall(state: SessionState, generation: Generation | None) -> Verdict | None
     silence = state.now - last
     if silence <= max(STALL_S, 5 * usual):
         return None
+    lost = sorted({rank.host for rank in state.ranks.values()} & _lost_hosts(state))
+    text = f"no rank has finished a step for {silence:.0f} s"
+    try_first = "look at the ranks' output; an evaluation or checkpoint that distmon does not know looks the same"
+    if lost:
+        text = f"{text}: nothing is heard from {', '.join(lost)}"
+        try_first = "see whether it is up and its network works; the others wait for it as long as Gloo's time-out lets them"
     return Verdict(
         kind="stall",
-        text=f"no rank has finished a step for {silence:.0f} s",
+        text=text,
         evidence=f"usual step {usual:.3f} s",
-        try_first="look at the ranks' output; an evaluation or checkpoint that distmon does not know looks the same",
+        try_first=try_first,
+        host=lost[0] if lost else "",
         from_s=_since(state, last),
         to_s=_since(state, state.now),
     )
@@ -166,6 +173,11 @@ def _recent_waits(rank: RankSteps) -> Iterator[tuple[int, int, int]]:
         for step, (wait, duration) in enumerate(zip(exposed, batch.duration_ns, strict=False), batch.first_step):
             if wait is not None and duration > 0:
                 yield step, wait, duration
+
+
+def _lost_hosts(state: SessionState) -> set[str]:
+    """Hosts whose node counts as lost and has not said goodbye."""
+    return {node.host for node in state.nodes.values() if node.lost_since is not None and node.left_at is None}
 
 
 def _input_bound(state: SessionState, generation: Generation, splits: _Splits) -> Verdict | None:

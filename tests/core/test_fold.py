@@ -132,6 +132,19 @@ def test_a_stall_is_named_while_it_lasts() -> None:
     assert verdicts(state)[0].kind == "stall"
 
 
+def test_a_stall_while_a_host_is_lost_names_the_host() -> None:
+    over = ev.JobEnded | ev.WorkerExited | ev.SessionEnded | ev.NodeLeft
+    state = fold([e for e in session(Script(ranks=2, seconds=10)) if not isinstance(e, over)])
+    lost, *others = state.nodes.values()
+    for _ in range(20):
+        for node in others:
+            apply(state, ev.NodeSampled(at=state.now, node=node.node, interval_s=1.0))
+        apply(state, ev.Ticked(at=state.now + 1))
+    stall = verdicts(state)[0]
+    assert (stall.kind, stall.host) == ("stall", lost.host)
+    assert f"nothing is heard from {lost.host}" in stall.text
+
+
 def test_a_silent_node_goes_stale_then_lost_and_comes_back() -> None:
     state = fold([ev.NodeJoined(at=0.0, node="n", host="h"), ev.NodeSampled(at=1.0, node="n", interval_s=1.0)])
     node = state.nodes["n"]
