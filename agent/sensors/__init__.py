@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from distmon.agent.sensors.amd_board import amd_sensor
 from distmon.agent.sensors.base import Roots, Sensor
 from distmon.agent.sensors.cpu import CpuSensor
 from distmon.agent.sensors.disks import DiskSensor
@@ -40,6 +41,7 @@ SOURCES = (
     Source("power", RaplSensor),
     Source("temperatures", TemperatureSensor, may_block=True, every_s=10.0),
     Source("nvidia", NvidiaSensor, may_block=True),
+    Source("amd", amd_sensor, may_block=True),
     Source("jetson", jetson_sensor, may_block=True),
 )
 """Network, InfiniBand, processes and control group are made by the sampler itself, which tells them about the ranks."""

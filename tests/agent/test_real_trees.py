@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
+import pytest
+
+from distmon.agent.sensors.amd_board import amd_sensor
 from distmon.agent.sensors.base import Roots
 from distmon.agent.sensors.cpu import CpuSensor
 from distmon.agent.sensors.disks import DiskSensor
@@ -51,6 +55,16 @@ def test_pressure(tmp_path: Path) -> None:
 def test_clocks_of_four_cores_of_which_two_tell_them(tmp_path: Path) -> None:
     roots = Roots(tmp_path, real_tree("sys-cpufreq", tmp_path / "sys"))
     assert FrequencySensor(roots).read(0).values["cores_mhz"] == [1699.981, 1699.981, 8.0, 8.0]
+
+
+def test_an_amd_gpu_without_its_monitor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "amdsmi", None)
+    sensor = amd_sensor(Roots(tmp_path, real_tree("sys-drm-amdgpu", tmp_path / "sys")))
+    assert sensor is not None
+    (gpu,) = sensor.read(0).values["gpus"]
+    assert (gpu.uuid, gpu.utilization_percent) == ("0123456789abcdef", 4)
+    assert (gpu.memory_used_bytes, gpu.memory_total_bytes, gpu.sm_clock_mhz) == (1490378752, 8573157376, 852)
+    assert gpu.power_w is None and "kernel" in gpu.unavailable["power_w"]
 
 
 def test_infiniband_of_three_makers(tmp_path: Path) -> None:
