@@ -11,6 +11,7 @@ from distmon.agent.grid import next_on_grid
 from distmon.agent.identity import gpu_names, host_name, new_boot, node_joined, node_name
 from distmon.agent.intake import Intake, marked_anchor_ns
 from distmon.agent.journal import Journal
+from distmon.agent.notify import ServiceManager
 from distmon.agent.sampler import Sampler
 from distmon.agent.sensors.base import REAL_ROOTS, Roots
 from distmon.core.events import NodeLeft, NodeSampled, NoticeGiven
@@ -72,20 +73,29 @@ class Agent:
 
     def run(self, parent: int | None = None) -> None:
         """Until `stop`, or until the process `parent` is no longer this one's parent."""
+        manager = ServiceManager()
+        manager.ready(f"listening on {' '.join(self.publisher.addresses)}")
         self.sampler.prime()
         self.sampler.settle(_DRIVERS_WITHIN_S)
         self._join(self.sampler.sample(self.clock.now()))
         next_sample = next_intake = self._monotonic() + min(_FIRST_SAMPLE_AFTER_S, self._interval_s)
         while not self._stop_reason:
+            sampled = False
             if self._monotonic() >= next_sample:
                 self._sample()
+                sampled = True
                 next_sample = next_on_grid(next_sample, self._interval_s, self._monotonic())
             if self._monotonic() >= next_intake - _TOGETHER_S:
                 next_intake = next_on_grid(next_intake, self.intake.collect(), self._monotonic())
                 # Not PR_SET_PDEATHSIG: it also fires when the parent's starting thread ends, and the parent lives on.
                 if parent is not None and os.getppid() != parent:
                     self.stop("the process that started it is gone")
+            self.publisher.commit()
+            if sampled:
+                # When the sample and the journal have moved, and not from a thread that would go on without them.
+                manager.alive()
             self.publisher.serve(min(next_sample, next_intake) - self._monotonic())
+        manager.stopping()
         self._leave()
 
     def close(self) -> None:

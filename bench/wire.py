@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import itertools
+import os
+import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import zmq
 from figures import figure
 
+from distmon.agent.journal import Journal
 from distmon.core.events import NodeSampled, StepsRecorded
 from distmon.core.fold import apply
 from distmon.core.state import SessionState
-from distmon.wire.context import make_context
+from distmon.wire.backlog import Part
+from distmon.wire.gate import Gate
+from distmon.wire.keys import FixedList, KeyPair, ViewerKeys, make_pair, public_of
 from distmon.wire.publisher import Publisher
 from distmon.wire.sockets import make_room
 from distmon.wire.subscription import Subscription
@@ -29,7 +37,7 @@ ROUNDS = 1000
 RUNS = 5
 
 NODES = 1000
-FEEDERS = 2
+FEEDERS = 4
 WARM_UP_S = 6.0
 WINDOW_S = 15.0
 
@@ -107,12 +115,18 @@ def medians(*measures: Callable[[], float]) -> list[float]:
     return [statistics.median(column) for column in zip(*runs, strict=True)]
 
 
-def feed(folder: str, first: int, count: int) -> None:
-    """Agents' publishing code for `count` nodes, each with a sample and eight ranks' steps every second, until killed."""
+def feed(folder: str, first: int, count: int, secret: str, viewer: str) -> None:
+    """Agents' publishing code for `count` nodes, each with a sample and eight ranks' steps every second, until killed.
+
+    They listen on TCP with CURVE, each under the same key. Their addresses are left in the folder.
+    """
     make_room(8 * count)
-    context = make_context()
+    gate = Gate(KeyPair(public_of(secret), secret), FixedList([viewer]))
     numbers = range(first, first + count)
-    agents = [Publisher(f"n{n}", "boot", [f"ipc://{folder}/{n}.sock"], context=context) for n in numbers]
+    agents = [Publisher(f"n{n}", "boot", ["tcp://127.0.0.1:*"], gate=gate) for n in numbers]
+    listening = Path(folder) / f"{first}.new"
+    listening.write_text("\n".join(address for agent in agents for address in agent.addresses))
+    listening.rename(listening.with_suffix(".addresses"))
     begun = time.monotonic()
     for turn in itertools.count():
         for index, (number, agent) in enumerate(zip(numbers, agents, strict=True)):
@@ -126,24 +140,72 @@ def feed(folder: str, first: int, count: int) -> None:
             agent.serve(0)
 
 
-def follow_nodes() -> tuple[float, float, int]:
-    """Core percent of wire alone, of wire and fold, and the records that came in a second, with NODES agents."""
+class Followed(NamedTuple):
+    wire_percent: float
+    """Of one core, as all below."""
+    whole_percent: float
+    records: int
+    """A second."""
+    messages: int
+    resident_mb: float
+    first_heard_s: float
+    """Until all agents had been heard."""
+
+
+def follow_nodes() -> Followed:
+    """A viewer of NODES agents."""
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
-        share = NODES // FEEDERS
+        agent, own = make_pair(), make_pair()
+        share, feeders = NODES // FEEDERS, []
         for first in range(0, NODES, share):
-            process = subprocess.Popen([sys.executable, __file__, folder, str(first), str(share)])
+            command = [sys.executable, __file__, folder, str(first), str(share), agent.secret, own.public]
+            process = subprocess.Popen(command)
+            feeders.append(process)
             stack.callback(process.wait)
             stack.callback(process.kill)
-        viewer = Subscription(f"ipc://{folder}/{n}.sock" for n in range(NODES))
+        while len(found := sorted(Path(folder).glob("*.addresses"))) < FEEDERS:
+            assert all(process.poll() is None for process in feeders), "an agents' process died"
+            time.sleep(0.1)
+        addresses = [address for path in found for address in path.read_text().split()]
+        begun = time.monotonic()
+        viewer = Subscription(addresses, keys=ViewerKeys(own, dict.fromkeys(addresses, agent.public)))
         stack.callback(viewer.close)
         state = SessionState()
-        take(viewer, state, WARM_UP_S)
         while any(status.heard is None for status in viewer.status()):
-            take(viewer, state, 1.0)
-        begun, cpu = time.monotonic(), time.process_time()
+            take(viewer, state, 0.2)
+        first_heard_s = time.monotonic() - begun
+        take(viewer, state, WARM_UP_S)
+        # As the screen does it: the state lives as long as the session, and has no cycles.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(10_000, 20, 1_000)
+        begun, cpu, received = time.monotonic(), time.process_time(), sum(status.frames for status in viewer.status())
         fold_s, records = take(viewer, state, WINDOW_S)
         wall, spent = time.monotonic() - begun, time.process_time() - cpu
-        return 100 * (spent - fold_s) / wall, 100 * spent / wall, round(records / wall)
+        messages = sum(status.frames for status in viewer.status()) - received
+        resident_mb = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 1e6
+        wire, whole = 100 * (spent - fold_s) / wall, 100 * spent / wall
+        return Followed(wire, whole, round(records / wall), round(messages / wall), resident_mb, first_heard_s)
+
+
+def journal_open_s() -> float:
+    """CPU seconds until a journal of a gigabyte can be used, median of five."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "journal"
+        event = os.urandom(12_000)
+        journal = Journal(path, "b", "m", 2 << 30, 1e9)
+        for seq in range(1, (1 << 30) // len(event)):
+            journal.write([Part("n/b/ranks", seq, [event])], b"mark", 1.0)
+        journal.close()
+        seconds = []
+        for _ in range(5):
+            begun = time.process_time()
+            journal = Journal(path, "b", "m", 2 << 30, 1e9)
+            seconds.append(time.process_time() - begun)
+            assert journal.held_bytes > 1e9
+            assert journal.read("n/b/ranks", 1, 1)[0].seq == 1
+            journal.close()
+        return statistics.median(seconds)
 
 
 def take(viewer: Subscription, state: SessionState, seconds: float) -> tuple[float, int]:
@@ -166,15 +228,19 @@ def main() -> None:
     own, peer = medians(ours, one_message_per_record)
     how = f"{WORKERS} workers x {STEPS} steps a batch, {ROUNDS} batches, CPU time of both sides and I/O threads, median of {RUNS}"
     figure("wire_cpu_us_per_record", own, "us", how, peer="one msgpack message per record, PUSH/PULL", peer_value=peer)
-    wire, whole, records = follow_nodes()
-    size = f"{NODES} agents' publishing code in {FEEDERS} processes, {WORKERS} ranks x {STEPS} steps/s each"
-    how = f"{size}, {records} records/s arrived"
-    figure("viewer_core_percent_1000_nodes", whole, "%", f"wire and fold, no keys; {how}, CPU time over {WINDOW_S:.0f} s")
-    figure("viewer_wire_core_percent_1000_nodes", wire, "%", f"wire alone; {how}")
+    found = follow_nodes()
+    size = f"{NODES} agents' publishing code in {FEEDERS} processes, {WORKERS} ranks x {STEPS} steps/s each, CURVE over loopback"
+    how = f"{size}, {found.records} records/s in {found.messages} messages/s arrived"
+    figure("viewer_core_percent_1000_nodes", found.whole_percent, "%", f"wire and fold; {how}, CPU time over {WINDOW_S:.0f} s")
+    figure("viewer_wire_core_percent_1000_nodes", found.wire_percent, "%", f"wire alone, with its I/O thread; {how}")
+    figure("wire_curve_cpu_us_per_message", found.wire_percent * 1e4 / found.messages, "us", f"receiving side; {how}")
+    figure("viewer_rss_mb_1000_nodes", found.resident_mb, "MB", f"at the end; {how}")
+    figure("viewer_all_heard_s_1000_nodes", found.first_heard_s, "s", f"until the last agent was heard; {size}")
+    figure("journal_open_s_1gb", journal_open_s(), "s", "CPU time to open an agent's journal of 1 GiB, median of 5")
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 4:
-        feed(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    if len(sys.argv) == 6:
+        feed(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5])
     else:
         main()

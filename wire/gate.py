@@ -50,7 +50,6 @@ class Gate:
         except zmq.ZMQError:
             self.close()
             raise DistmonError("this process has an authenticator of ZeroMQ already; one agent per context") from None
-        self._reports: list[zmq.Socket[bytes]] = []
 
     def secure(self, router: zmq.Socket[bytes]) -> None:
         """What this socket binds from now on asks for keys. Raises DistmonError if ZeroMQ would let anyone in all the same."""
@@ -63,28 +62,36 @@ class Gate:
         if self._answers.closed:
             raise DistmonError("nobody would check the keys of viewers; start the agent again")
 
-    def register(self, router: zmq.Socket[bytes], poller: zmq.Poller) -> None:
-        """Lets a poller wake for what `answer` has to do for a socket."""
+    def watch(self, router: zmq.Socket[bytes], poller: zmq.Poller) -> zmq.Socket[bytes]:
+        """Lets a poller wake for `answer`; gives the reports of refusals at a socket, which go to `count` and are closed with it."""
         address = f"inproc://distmon.refusals.{id(router):x}"
         router.monitor(address, sum(_FAILURES))
         reports = self.context.socket(zmq.PAIR)
         reports.setsockopt(zmq.LINGER, 0)
         reports.setsockopt(zmq.RCVHWM, _MONITOR_MARK)
         reports.connect(address)
-        self._reports.append(reports)
         poller.register(reports, zmq.POLLIN)
         poller.register(self._answers, zmq.POLLIN)
+        return reports
 
     def answer(self) -> None:
-        """Admits and refuses who waits, a bounded number at a time, and counts who was refused."""
+        """Admits and refuses who waits, a bounded number at a time."""
         for _ in range(_ANSWERS_PER_TURN):
             try:
                 request = self._answers.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
-                break
+                return
             self._answers.send_multipart(self._reply(request))
-        for reports in self._reports:
-            self._count(reports)
+
+    def count(self, reports: zmq.Socket[bytes]) -> None:
+        """Counts who was refused at a socket."""
+        for _ in range(_ANSWERS_PER_TURN):
+            try:
+                report = reports.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            (event,) = struct.unpack_from("=H", report[0])
+            self.refused[_FAILURES.get(event, "other")] += 1
 
     def admits(self, key: str) -> bool:
         """Whether the holder of this key is still let in."""
@@ -92,8 +99,6 @@ class Gate:
 
     def close(self) -> None:
         self._answers.close(linger=0)
-        for reports in getattr(self, "_reports", []):
-            reports.close(linger=0)
         if self._own_context:
             self.context.destroy(linger=0)
 
@@ -106,15 +111,6 @@ class Gate:
         if not self.admits(key):
             return [_VERSION, number, _UNKNOWN, b"key not allowed", b"", b""]
         return [_VERSION, number, _ADMITTED, b"", key.encode(), b""]
-
-    def _count(self, reports: zmq.Socket[bytes]) -> None:
-        for _ in range(_ANSWERS_PER_TURN):
-            try:
-                report = reports.recv_multipart(zmq.NOBLOCK)
-            except zmq.Again:
-                return
-            (event,) = struct.unpack_from("=H", report[0])
-            self.refused[_FAILURES.get(event, "other")] += 1
 
 
 def check_closed(router: zmq.Socket[bytes]) -> None:

@@ -100,7 +100,7 @@ class Publisher:
         self._poller.register(self._router, zmq.POLLIN)
         if gate is not None:
             make_room_for_strangers(MAX_STRANGERS)
-            gate.register(self._router, self._poller)
+            self._reports = gate.watch(self._router, self._poller)
 
     def publish(self, stream: str, event: AnyEvent, *, keep: str = "") -> None:
         """Takes an event into a stream; `send` or `serve` brings it on its way.
@@ -158,6 +158,7 @@ class Publisher:
         if self._poller.poll(math.ceil(max(0.0, timeout_s) * 1000)):
             if self._gate is not None:
                 self._gate.answer()
+                self._gate.count(self._reports)
             self._take_requests()
             self.send()
 
@@ -187,6 +188,8 @@ class Publisher:
 
     def close(self) -> None:
         """Gives what was sent a moment to leave."""
+        if self._gate is not None:
+            self._reports.close(linger=0)
         self._router.close(linger=_LINGER_MS)
         self._end_context(_LINGER_MS)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
@@ -14,6 +14,7 @@ import zmq
 
 from distmon.core.codec import UnknownKind
 from distmon.core.events import AnyEvent, ClockOffsetEstimated, GapFound
+from distmon.wire.addresses import check_address
 from distmon.wire.clock import ClockOffset
 from distmon.wire.context import make_context
 from distmon.wire.frames import WIRE_VERSION, BadFrame, Header, Request, decode_body, decode_header, encode_request
@@ -28,6 +29,8 @@ _WINDOW = 32
 _FRAMES_PER_TURN = 1024
 _RECONNECT_MS = 100
 _RECONNECT_SPREAD_MS = 400
+_RECONNECT_SPREAD_MS_PER_AGENT = 3
+_CONNECTS_PER_LOOK = 25
 _MAX_CURSORS = 60
 Resume = Mapping[str, int]
 _NOTHING: Resume = MappingProxyType({})
@@ -42,6 +45,8 @@ class LinkStatus(NamedTuple):
     """Empty until the agent was heard."""
     heard: float | None
     """time.monotonic() of the last good frame."""
+    frames: int
+    """Messages received."""
     bad_frames: dict[str, int]
     """Messages refused, by reason."""
     last_refusal: str
@@ -63,6 +68,7 @@ class _Link:
     def __init__(self, address: str, routing_id: bytes, since_start: bool, resume: Resume, history_s: float | None) -> None:
         self.address = address
         self.routing_id = routing_id
+        self.connected = False
         self.session = os.urandom(8).hex()
         self.node = ""
         self.boots: dict[str, None] = {}
@@ -222,6 +228,7 @@ class Subscription:
         self._by_routing_id: dict[bytes, _Link] = {}
         self._names = 0
         self._look_for_due = 0.0
+        self._to_connect: deque[tuple[_Link, AgentLock | None]] = deque()
         self._context = make_context()
         self._socket = open_viewer(self._context)
         try:
@@ -240,8 +247,8 @@ class Subscription:
         make_room(len(self._links) + 1)
         self._names += 1
         link = _Link(address, b"agent %d" % self._names, self._since_start, self._resume, self._history_s)
-        delay = _RECONNECT_MS + int.from_bytes(os.urandom(2), "big") % _RECONNECT_SPREAD_MS
-        connect_agent(self._socket, address, link.routing_id, delay, lock)
+        check_address(address, binding=False, keyed=lock is not None)
+        self._to_connect.append((link, lock))
         self._links[address] = self._by_routing_id[link.routing_id] = link
         self._look_for_due = 0.0
 
@@ -250,7 +257,8 @@ class Subscription:
         link = self._links.pop(address, None)
         if link is not None:
             del self._by_routing_id[link.routing_id]
-            self._socket.disconnect(address)
+            if link.connected:
+                self._socket.disconnect(address)
 
     def poll(self, timeout_s: float) -> list[AnyEvent]:
         """The events that have arrived; waits up to `timeout_s` for the first, and gives [] when there are none."""
@@ -283,7 +291,8 @@ class Subscription:
     def status(self) -> list[LinkStatus]:
         """One entry per address."""
         return [
-            LinkStatus(link.address, link.node, link.heard, dict(link.bad), link.last_refusal) for link in self._links.values()
+            LinkStatus(link.address, link.node, link.heard, link.received, dict(link.bad), link.last_refusal)
+            for link in self._links.values()
         ]
 
     @property
@@ -316,11 +325,23 @@ class Subscription:
     def _now_ns(self) -> int:
         return int(self._clock() * 1e9)
 
+    def _connect_some(self) -> None:
+        """A few at a time, and the same when many come back: each handshake costs both sides work, and has a time limit."""
+        for _ in range(min(len(self._to_connect), _CONNECTS_PER_LOOK)):
+            link, lock = self._to_connect.popleft()
+            if self._links.get(link.address) is link:
+                spread_ms = max(_RECONNECT_SPREAD_MS, len(self._links) * _RECONNECT_SPREAD_MS_PER_AGENT)
+                delay_ms = _RECONNECT_MS + int.from_bytes(os.urandom(2), "big") % spread_ms
+                connect_agent(self._socket, link.address, link.routing_id, delay_ms, lock)
+                link.connected = True
+
     def _request_due(self, now: float) -> None:
+        self._connect_some()
         for link in self._links.values():
-            if now >= link.request_due:
+            if link.connected and now >= link.request_due:
                 self._send_request(link, now)
-        due = min((link.request_due for link in self._links.values()), default=now + _REQUEST_EVERY_S)
+        due = min((link.request_due for link in self._links.values() if link.connected), default=now + _REQUEST_EVERY_S)
+        due = now if self._to_connect else due
         self._look_for_due = max(due, now + _LOOK_FOR_DUE_EVERY_S)
 
     def _send_request(self, link: _Link, now: float) -> None:
