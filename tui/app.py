@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 FRAME_S = 0.25
 """Data is drawn this often; keys are answered at once."""
-SLOW_FRAME_S = 2.0
+SLOW_FRAME_S = 2.5
 """With --slow-link: the bytes of a frame hardly depend on how much changed in it."""
 TAKE_EVERY_S, TAKE_S, PAUSE_S = 0.1, 0.01, 0.004
 """Events are taken in this often, for at most so long, and after such a pause when more wait: a burst must not hold up a key."""

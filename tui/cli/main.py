@@ -131,7 +131,7 @@ def _top_level(words: list[str]) -> int:
     )
     parser.add_argument("--version", action="version", version=f"distmon {version('distmon')}")
     parser.add_argument("--debug", action="store_true", help="show tracebacks")
-    parser.add_argument("--slow-link", action="store_true", help="draw new data every two seconds; goes with run and replay too")
+    parser.add_argument("--slow-link", action="store_true", help="draw new data every 2.5 seconds; goes with run and replay too")
     parser.add_argument("command", nargs="?", help=argparse.SUPPRESS)
     arguments = parser.parse_args(words)
     if arguments.command is not None:

@@ -60,7 +60,9 @@ class NodeDetail(Page):
         if node is None:
             self.readings.show(node_page.nothing_lines)
             return
-        self.key = node.node
+        if self.key != node.node:
+            self.key = node.node
+            self.frame.page_changed()
         view = self.time_view
         self.load.show(node_page.load_chart(facts, node, view))
         self.power.show(node_page.power_chart(facts, node, view))

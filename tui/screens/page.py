@@ -197,16 +197,22 @@ class Page(Board):
         return [*self.panels.values(), *self.others]
 
 
+    def on_mount(self) -> None:
+        self.call_after_refresh(self._take_wanted_focus)
+
     def on_resize(self, event: events.Resize) -> None:
         self.rearrange()
-        if self._wants_focus:
-            self.take_focus()
+        self._take_wanted_focus()
 
     def take_focus(self) -> None:
         """The page that is turned to has the keys; one that has no place yet takes them when it gets one."""
-        self._wants_focus = not self.is_current
-        if self.is_current:
+        self._wants_focus = True
+        self._take_wanted_focus()
+
+    def _take_wanted_focus(self) -> None:
+        if self._wants_focus and self.is_current:
             self.focus_panel(self.choices.focused)
+            self._wants_focus = self.screen.focused is not self.panels.get(self.choices.focused)
 
     @property
     def is_current(self) -> bool:

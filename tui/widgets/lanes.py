@@ -98,7 +98,7 @@ class Lanes(Panel):
             first, last = axis.column(stretch.started), axis.column(stretch.ended)
             for column in range(max(first, 0), min(max(last, first + 1), axis.count)):
                 cells[column] = (stretch.glyph, stretch.role)
-        end = max((axis.column(stretch.ended) for stretch in row.stretches), default=0) + 1
+        end = min(max((axis.column(stretch.ended) for stretch in row.stretches), default=0) + 1, axis.count - len(row.note))
         for offset, character in enumerate(clean(row.note)):
             if 0 <= end + offset < axis.count:
                 cells[end + offset] = (character, row.role)
