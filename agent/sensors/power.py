@@ -14,8 +14,8 @@ _MOST_WATTS = 2000
 """No package draws more; after a pause in which the counter may have wrapped more than once, the energy is unknown."""
 _LIST_AGAIN_NS = 60 * 10**9
 _ROOT_ONLY = (
-    "only root may read the energy counters; a udev rule that runs chgrp distmon and chmod g+r on"
-    " /sys/class/powercap/*/energy_uj opens them to an agent in that group"
+    "only root may read the energy counters; the udev rule packaging/70-distmon-rapl.rules opens them to an agent in the group"
+    " distmon"
 )
 
 
