@@ -8,7 +8,7 @@ BIN := .venv/bin
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/distmon
 STATE := $(or $(XDG_STATE_HOME),$(HOME)/.local/state)/distmon
 
-.PHONY: help run test check bench cluster lock pictures clean
+.PHONY: help run test check bench cluster lock pictures redo clean
 help:
 	@echo "make run      the cockpit on a real training of 2 ranks, a minute or two (PYTHON=... trains with a Python of yours)"
 	@echo "make test     all tests"
@@ -16,6 +16,7 @@ help:
 	@echo "make bench    every benchmark, a JSON line per figure (ONLY=probe: one of $(BENCHES))"
 	@echo "make cluster  tests on several hosts, made of network namespaces, the long ones too (needs root)"
 	@echo "make lock     write the locks from what .venv holds"
+	@echo "make redo     five published benchmarks, small: their figures into docs/redo_*.md, half an hour"
 	@echo "make pictures the pictures of the documentation, from the demo session"
 	@echo "make clean    remove what was built here"
 
@@ -57,6 +58,11 @@ lock:
 pictures:
 	@$(SET_UP)
 	@$(BIN)/python docs/pictures.py
+
+# The ranks' command is `python`: the one of .venv.
+redo:
+	@$(SET_UP)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python docs/redo.py
 
 clean:
 	@rm -rf .venv .typing build dist probe/*.so *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

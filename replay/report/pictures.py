@@ -7,7 +7,7 @@ from pathlib import Path
 import vl_convert
 
 from distmon.core.errors import DistmonError, told
-from distmon.replay.report.charts import Chart
+from distmon.replay.report.charts import Chart, Spec
 
 WIDTH = 760
 _SCALE = 2
@@ -20,7 +20,9 @@ _CONFIG = {
 }
 
 
-def write_pictures(folder: Path, charts: list[Chart], prefix: str = "") -> list[Path]:
+def write_pictures(
+    folder: Path, charts: list[Chart], prefix: str = "", kinds: tuple[str, ...] = ("png", "svg")
+) -> list[Path]:
     """NAME.png and NAME.svg of each plot, in a folder that is made where it is missing; files of these names are replaced.
 
     Raises DistmonError where they cannot be written.
@@ -31,9 +33,15 @@ def write_pictures(folder: Path, charts: list[Chart], prefix: str = "") -> list[
         for chart in charts:
             spec = chart.spec | {"title": chart.title, "width": WIDTH}
             path = folder / f"{prefix}{chart.name}"
-            path.with_suffix(".png").write_bytes(vl_convert.vegalite_to_png(spec, scale=_SCALE, config=_CONFIG))
-            path.with_suffix(".svg").write_text(vl_convert.vegalite_to_svg(spec, config=_CONFIG), encoding="utf-8")
-            written += [path.with_suffix(".png"), path.with_suffix(".svg")]
+            for kind in kinds:
+                path.with_suffix(f".{kind}").write_bytes(_drawn(spec, kind))
+                written.append(path.with_suffix(f".{kind}"))
     except OSError as error:
         raise DistmonError(f"the plots cannot be written: {told(error)}; give --png another folder") from None
     return written
+
+
+def _drawn(spec: Spec, kind: str) -> bytes:
+    if kind == "png":
+        return vl_convert.vegalite_to_png(spec, scale=_SCALE, config=_CONFIG)
+    return vl_convert.vegalite_to_svg(spec, config=_CONFIG).encode()

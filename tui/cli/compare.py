@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    found = compare(_runs(arguments.base), _runs(arguments.other))
+    found = compare(runs_of(arguments.base), runs_of(arguments.other))
     if arguments.json:
         write_json(found)
     else:
@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _runs(argument: str) -> list[Compared]:
+def runs_of(argument: str) -> list[Compared]:
     """The recordings that an argument means; of a sweep only those that came to a good end. Raises DistmonError."""
     swept = read_sweep(Path(argument)) is not None
     runs = [(one, code) for one, code in map(_load, resolve_all([argument])) if not swept or code == 0]

@@ -1,0 +1,173 @@
+"""Redoes five published benchmarks small, on this machine, and puts their figures into docs/redo_*.md: `make redo`.
+
+Recordings are kept in build/redo, and what is there is not run again: `rm -r build/redo` begins anew.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from distmon.replay.report import model
+from distmon.replay.report.charts import Chart, session_charts
+from distmon.replay.report.compare import compare
+from distmon.replay.report.compare import sections as comparison_sections
+from distmon.replay.report.pictures import write_pictures
+from distmon.replay.report.render import to_markdown
+from distmon.replay.report.scaling import scaling_sections
+from distmon.replay.report.scaling_charts import scaling_charts
+from distmon.replay.report.sections import Section, Table, overview, sections
+from distmon.replay.report.words import DASH, number, seconds
+from distmon.tui.cli.compare import runs_of
+from distmon.tui.cli.reported import Reported, load_reported, scaling_of
+from distmon.tui.cli.sessions import resolve_all
+
+DOCS = Path(__file__).resolve().parent
+PICTURES = DOCS / "redo"
+DISTMON = [sys.executable, "-m", "distmon.tui.cli.main"]
+ONE_CORE = "exec taskset -c $HOROVOD_LOCAL_RANK python examples/"
+"""Each rank has a core of its own, however many there are: else one rank alone would have them all."""
+SWEEPS = {
+    "torch": "torch_digits.py --epochs 20",
+    "keras": "keras_digits.py --epochs 12",
+    "mobilenet": "keras_models.py --model MobileNetV2 --steps 60",
+    "resnet": "keras_models.py --model ResNet50 --steps 60",
+    "vgg": "keras_models.py --model VGG19 --steps $((160 / HOROVOD_SIZE))",
+    "inception": "keras_models.py --model InceptionV3 --steps $((160 / HOROVOD_SIZE))",
+}
+ELASTIC = {
+    "fixed": ["--min-np", "2", "--max-np", "2", "-H", "localhost:2"],
+    "elastic": ["--min-np", "1", "--max-np", "2", "--cycle", "1:1@20s"],
+}
+
+
+def main() -> None:
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("build", "redo")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, script in SWEEPS.items():
+        _sweep(folder / name, script)
+    for name, flags in ELASTIC.items():
+        _elastic(folder / f"{name}.jsonl.zst", flags)
+    blocks = figures(folder)
+    for page in sorted(DOCS.glob("redo_*.md")):
+        page.write_text(_filled(page.read_text(encoding="utf-8"), blocks), encoding="utf-8")
+
+
+def _sweep(folder: Path, script: str) -> None:
+    """Runs what is missing of a sweep of one and two ranks."""
+    words = ["--resume", str(folder)] if folder.exists() else ["-np", "1,2", "--repeat", "3", "--folder", str(folder)]
+    command = [] if folder.exists() else ["--", "sh", "-c", ONE_CORE + script]
+    subprocess.run([*DISTMON, "sweep", *words, "--headless", *command], check=True, stdout=subprocess.DEVNULL)
+
+
+def _elastic(recording: Path, flags: list[str]) -> None:
+    if recording.exists():
+        return
+    words = ["-np", "2", *flags, "--network-interface", "lo", "--headless", "--record", str(recording)]
+    job = ["python", "examples/torch_elastic.py", "--seconds", "70"]
+    subprocess.run([*DISTMON, "run", *words, "--", *job], check=True, stdout=subprocess.DEVNULL)
+
+
+def figures(folder: Path) -> dict[str, Callable[[], str]]:
+    """Name of a block -> what makes its Markdown; plots go into docs/redo on the way."""
+    swept = {name: lambda name=name: _scaling(folder / name, name) for name in SWEEPS}
+    return {
+        **swept,
+        "torch over time": lambda: _over_time(folder / "torch" / "np2-run1.jsonl.zst", "torch", ("throughput", "node1_load")),
+        "keras over time": lambda: _over_time(folder / "keras" / "np2-run1.jsonl.zst", "keras", ("throughput", "node1_load")),
+        "steps of models": lambda: _steps({name: folder / name for name in ("mobilenet", "resnet")}),
+        "warm-up": lambda: _warm_up([folder / name for name in ("torch", "keras")]),
+        "elastic": lambda: _elastic_figures(folder),
+    }
+
+
+def _load(folder: Path) -> list[Reported]:
+    return [load_reported(path, drawn=True) for path in resolve_all([str(folder)])]
+
+
+def _scaling(folder: Path, name: str) -> str:
+    """Summary and scaling of a sweep, with two of its plots."""
+    reported = _load(folder)
+    found = scaling_of(reported, None)
+    summary = overview([(one.name, one.session) for one in reported])
+    if found is None:
+        return to_markdown(summary, level=3)
+    charts = [chart for chart in scaling_charts(found) if chart.name in ("scaling_speedup", "scaling_parts")]
+    return to_markdown([*summary, *scaling_sections(found)[:3]], level=3) + _pictures(charts, f"{name}_")
+
+
+def _pictures(charts: list[Chart], prefix: str) -> str:
+    write_pictures(PICTURES, charts, prefix, kinds=("svg",))
+    return "\n" + "\n\n".join(f"![{chart.title}](redo/{prefix}{chart.name}.svg)" for chart in charts) + "\n"
+
+
+def _over_time(path: Path, prefix: str, names: tuple[str, ...]) -> str:
+    one = load_reported(path, drawn=True)
+    assert one.drawn is not None
+    charts = [chart for chart in session_charts(one.session, one.drawn) if chart.name in names]
+    kept = [s for s in sections(one.session) if s.title.startswith(("Findings", "A step", "A steady step", "Nodes"))]
+    return to_markdown(kept, level=3) + _pictures(charts, f"{prefix}_")
+
+
+def _steps(folders: dict[str, Path]) -> str:
+    """A step with two ranks, model by model: what is computed against what is waited for."""
+    rows = []
+    for name, folder in folders.items():
+        for one in _load(folder):
+            if one.session.world_size.last != 2:
+                continue
+            split = one.session.step_split_s
+            compute, exposed = split.compute, split.exposed_communication
+            ratio = f"{compute / exposed:.1f} : 1" if compute and exposed else DASH
+            rows.append([f"{name} {one.name}", seconds(one.session.step_s), seconds(compute), seconds(exposed), ratio])
+    header = ["run", "step", "forward + backward", "exposed communication", "computation : communication"]
+    return to_markdown([Section("", table=Table(header, rows))], level=3)
+
+
+def _warm_up(folders: list[Path]) -> str:
+    """How long each run took to get steady, in each unit that people have used."""
+    rows = []
+    for folder in folders:
+        for one in _load(folder):
+            warm, speed = one.session.warmup, one.session.throughput
+            rows.append([f"{folder.name} {one.name}", warm.shape.replace("_", " "), *_units(warm), *_speeds(speed)])
+    header = ["run", "shape", "warm-up, steps", "seconds", "of them lost", "steady or all", "95 %", "whole session"]
+    return to_markdown([Section("", table=Table(header, rows, left=(0, 1)))], level=3)
+
+
+def _units(warm: model.Warmup) -> list[str]:
+    return [DASH if warm.steps is None else str(warm.steps), seconds(warm.duration_s), seconds(warm.excess_s)]
+
+
+def _speeds(speed: model.Throughput) -> list[str]:
+    interval = speed.ci95_samples_per_s
+    between = f"{number(interval[0])} to {number(interval[1])}" if interval else DASH
+    return [number(speed.mean_samples_per_s), between, number(speed.session_mean_samples_per_s)]
+
+
+def _elastic_figures(folder: Path) -> str:
+    """The elastic run by itself, and against the fixed one."""
+    elastic, fixed = folder / "elastic.jsonl.zst", folder / "fixed.jsonl.zst"
+    one = load_reported(elastic, drawn=True)
+    assert one.drawn is not None
+    charts = [chart for chart in session_charts(one.session, one.drawn) if chart.name in ("elastic", "throughput")]
+    named = ("Findings", "Where the time went", "Time lost", "Who joined")
+    kept = [s for s in sections(one.session) if s.title.startswith(named)]
+    held = comparison_sections(compare(runs_of(str(fixed)), runs_of(str(elastic))))
+    return to_markdown([*kept, *held], level=3) + _pictures(charts, "elastic_")
+
+
+def _filled(text: str, blocks: dict[str, Callable[[], str]]) -> str:
+    """A page with what stands between `<!-- figures: NAME -->` and `<!-- end -->` made anew."""
+
+    def made(match: re.Match[str]) -> str:
+        return f"<!-- figures: {match[1]} -->\n\n{blocks[match[1]]()}\n<!-- end -->"
+
+    return re.sub(r"<!-- figures: ([\w -]+) -->.*?<!-- end -->", made, text, flags=re.DOTALL)
+
+
+if __name__ == "__main__":
+    main()
