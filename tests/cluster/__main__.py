@@ -9,8 +9,9 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
-from tests.cluster.cluster import ROOT, Cluster
+from tests.cluster.cluster import ROOT, Attached, Cluster
 from tests.cluster.requirements import why_not
 
 
@@ -95,16 +96,44 @@ def main(argv: Sequence[str] | None = None) -> int:
     verbs = parser.add_subparsers(dest="verb", required=True)
     up = verbs.add_parser("up", help="start hosts node1, node2, ... and read commands for them")
     up.add_argument("hosts", type=int, help="how many")
+    deeds = {"in": "run a command, or a shell, on a host", "cut": "take its link down", "heal": "bring it up again"}
+    for verb, words in deeds.items():
+        other = verbs.add_parser(verb, help=f"from another terminal: {words}")
+        other.add_argument("--cluster", type=Path, metavar="FOLDER", help="where there is more than one (default: the youngest)")
+        other.add_argument("host")
+        if verb == "in":
+            other.add_argument("command", nargs=argparse.REMAINDER)
     options = parser.parse_args(argv)
-    if reason := why_not():
+    reason = why_not()
+    try:
+        if not reason and options.verb != "up":
+            return from_elsewhere(options)
+    except RuntimeError as error:
+        reason = str(error)
+    if reason:
         sys.stderr.write(f"{reason}\n")
         return 1
-    names = [f"node{number}" for number in range(1, options.hosts + 1)]
+    return up_and_play(options.hosts)
+
+
+def from_elsewhere(options: argparse.Namespace) -> int:
+    """A deed on the cluster that another terminal has up."""
+    cluster = Attached(options.cluster)
+    if options.verb == "in":
+        return cluster.run(options.host, *(options.command or [os.environ.get("SHELL", "sh")]))
+    cluster.set_link(options.host, "down" if options.verb == "cut" else "up")
+    return 0
+
+
+def up_and_play(hosts: int) -> int:
+    """A cluster for as long as commands come."""
+    names = [f"node{number}" for number in range(1, hosts + 1)]
     with Cluster() as cluster:
         cluster.up(*names)
         for name in names:
             cluster.join(name)
         sys.stdout.write(f"{', '.join(names)} are up; all see {cluster.shared}\n")
+        sys.stdout.flush()
         sys.stdout.write(f"cat {cluster.listed} is a discovery script; help lists the commands; in node1 opens a shell\n")
         try:
             Console(cluster).cmdloop()

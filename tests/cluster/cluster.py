@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 
 from tests.cluster import memory
-from tests.cluster.host import Host, Namespaces
+from tests.cluster.host import Host, Namespaces, within
 from tests.cluster.requirements import UNSHARE, path, program, why_not
 from tests.cluster.truth import TruthLog
 
@@ -29,6 +29,7 @@ INIT = Path(__file__).with_name("init.py")
 PREFIX = "distmon-cluster-"
 NETWORK = "10.77.0."
 MAX_HOSTS = 200
+STATE = "state.json"
 _PRIVATE = ("/tmp", "/var/tmp")
 _SWITCH = "ip link set dev lo up && ip link add name switch type bridge && ip link set dev switch up && echo ready && exec cat"
 
@@ -81,9 +82,10 @@ class Cluster:
         booting = {name: self._boot(name, memory_bytes) for name in names}
         for name, namespaces in booting.items():
             namespaces.wait_ready()
-            self.hosts[name] = Host(name, self._addresses[name], namespaces, _environment())
+            self.hosts[name] = Host(name, self._addresses[name], namespaces, environment())
             self._plug(name)
             self.truth.add("up", name, began)
+        self._remember()
         return [self.hosts[name] for name in names]
 
     def join(self, name: str, slots: int = 1) -> Host:
@@ -163,6 +165,11 @@ class Cluster:
         group = memory.limit(f"{self.name}-{name}-{secrets.token_hex(2)}", memory_bytes) if memory_bytes is not None else None
         return Namespaces([*UNSHARE, sys.executable, "-I", "-S", str(INIT), json.dumps(spec)], group)
 
+    def _remember(self) -> None:
+        """For other terminals (see `attach`)."""
+        hosts = {name: [host.namespaces.pid, self._port(name)] for name, host in self.hosts.items() if host.alive}
+        (self.folder / STATE).write_text(json.dumps({"switch": self._switch.pid, "hosts": hosts}))
+
     def _plug(self, name: str) -> None:
         """A cable from the host's eth0 to the switch."""
         host = self.hosts[name]
@@ -174,8 +181,7 @@ class Cluster:
             f"link add name {self._port(name)} type veth peer name eth0 address {card} netns {host.namespaces.pid}",
             f"link set dev {self._port(name)} master switch up",
         )
-        inside = ["nsenter", "--target", str(host.namespaces.pid), "--net"]
-        _ip(inside, f"address add {host.address}/24 dev eth0", "link set dev eth0 up")
+        _ip(_in_network_of(host.namespaces.pid), f"address add {host.address}/24 dev eth0", "link set dev eth0 up")
 
     def _port(self, name: str) -> str:
         return "port" + self._addresses[name].rpartition(".")[2]
@@ -187,7 +193,7 @@ class Cluster:
         _ip(self._in_switch(), *lines)
 
     def _in_switch(self) -> list[str]:
-        return ["nsenter", "--target", str(self._switch.pid), "--net"]
+        return _in_network_of(self._switch.pid)
 
     def _list(self, name: str, slots: int | None) -> None:
         lines = [line for line in self.listed.read_text().splitlines() if line.partition(":")[0] != name]
@@ -195,6 +201,39 @@ class Cluster:
         new.write_text("".join(f"{line}\n" for line in [*lines, *([f"{name}:{slots}"] if slots is not None else [])]))
         # A discovery script that reads meanwhile sees the old list or the new one.
         new.replace(self.listed)
+
+
+class Attached:
+    """A cluster that another process has: its hosts can be entered, cut and healed. The youngest, unless `folder` names one.
+
+    Raises RuntimeError where there is none.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        found = [folder / STATE] if folder else Path(tempfile.gettempdir()).glob(f"{PREFIX}*/{STATE}")
+        states = [path for path in found if path.exists() and _owner_lives(path.parent)]
+        if not states:
+            raise RuntimeError("there is no cluster up; start one with: python -m tests.cluster up 3")
+        state = json.loads(max(states, key=lambda path: path.stat().st_mtime).read_text())
+        self._switch: int = state["switch"]
+        self._hosts: dict[str, tuple[int, str]] = state["hosts"]
+
+    def _host(self, name: str) -> tuple[int, str]:
+        if name not in self._hosts:
+            raise RuntimeError(f"there is no host {name!r}; there are {', '.join(self._hosts)}")
+        return self._hosts[name]
+
+    def run(self, name: str, *command: str) -> int:
+        """Run a command in a host, on this terminal, and give its exit code."""
+        return subprocess.run(within(self._host(name)[0], *command, cwd=ROOT), env=environment()).returncode
+
+    def set_link(self, name: str, state: str) -> None:
+        """Take a host's link down, or up again."""
+        _ip(_in_network_of(self._switch), f"link set dev {self._host(name)[1]} {state}")
+
+
+def _in_network_of(pid: int) -> list[str]:
+    return ["nsenter", "--target", str(pid), "--net"]
 
 
 class _SshFiles:
@@ -231,7 +270,7 @@ def _kept(folder: Path) -> list[str]:
     return [str(path) for path in sorted(needed) if any(path.is_relative_to(own) for own in ("/run", *_PRIVATE))]
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """Of a fresh login on a host, with this environment's programs first on PATH."""
     return {
         "PATH": f"{Path(sys.executable).parent}:{path()}",
@@ -245,10 +284,13 @@ def _environment() -> dict[str, str]:
     }
 
 
+def _owner_lives(folder: Path) -> bool:
+    return Path("/proc", folder.name.removeprefix(PREFIX).partition("-")[0]).exists()
+
+
 def _remove_dead() -> None:
     """What harnesses left that were killed."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*-*"):
-        owner = folder.name.removeprefix(PREFIX).partition("-")[0]
-        if owner.isdecimal() and not Path(f"/proc/{owner}").exists():
+        if not _owner_lives(folder):
             memory.remove_all(folder.name)
             shutil.rmtree(folder, ignore_errors=True)

@@ -54,9 +54,11 @@ class Namespaces:
             if pipe is not None:
                 pipe.close()
 
-    def within(self, *command: str) -> list[str]:
-        """The command line that runs `command` in them. nsenter stays its parent outside, and its end is the command's."""
-        return ["nsenter", "--target", str(self.pid), *_NAMESPACES, "--", "setpriv", "--pdeathsig", "KILL", *command]
+
+def within(pid: int, *command: str, cwd: Path | None = None) -> list[str]:
+    """The command line that runs `command` in a host, by its process 1. nsenter stays outside, and its end is the command's."""
+    folder = [f"--wd={cwd}"] if cwd is not None else []
+    return ["nsenter", "--target", str(pid), *_NAMESPACES, *folder, "--", "setpriv", "--pdeathsig", "KILL", *command]
 
 
 class Host:
@@ -71,10 +73,7 @@ class Host:
 
     def popen(self, *command: str, env: Mapping[str, str] | None = None, cwd: Path | None = None, **options: Any) -> Any:
         """Start a command in the host; options as of subprocess.Popen. What is returned can be killed and waited for."""
-        folder = ["--wd=" + str(cwd)] if cwd is not None else []
-        words = self.namespaces.within(*command)
-        separator = words.index("--")
-        words = [*words[:separator], *folder, *words[separator:]]
+        words = within(self.namespaces.pid, *command, cwd=cwd)
         return subprocess.Popen(words, env={**self.environment, **(env or {})}, **options)
 
     def run(self, *command: str, timeout_s: float = 60, **options: Any) -> subprocess.CompletedProcess[str]:

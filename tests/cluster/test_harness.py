@@ -133,12 +133,29 @@ def test_a_missing_program_is_named_with_its_package(monkeypatch: pytest.MonkeyP
     assert "apt-get install --no-install-recommends iproute2 openssh-server" in requirements.why_not.__wrapped__()
 
 
-def test_the_console_plays_and_cleans_up() -> None:
-    deeds = "in node1 hostname\ncut node2\nheal node2\nkill node2\nlist\nnonsense\ncut nobody\nquit\n"
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.cluster", "up", "2"], cwd=ROOT, input=deeds, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert "node1\n" in done.stdout
-    assert "node2  10.77.0.2  gone" in done.stdout
-    assert "KeyError" in done.stdout
+CONSOLE = (sys.executable, "-m", "tests.cluster")
+
+
+def tell(*words: str) -> tuple[int, str]:
+    """What another terminal's command gives and says."""
+    done = subprocess.run([*CONSOLE, *words], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    return done.returncode, done.stdout
+
+
+def test_the_console_plays_also_from_other_terminals_and_cleans_up() -> None:
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*CONSOLE, "up", "2"], cwd=ROOT, stdin=pipe, stdout=pipe, text=True) as playing:
+        assert playing.stdout is not None
+        first = playing.stdout.readline()
+        assert first.startswith("node1, node2 are up")
+        this = ("--cluster", str(Path(first.split()[-1]).parent))
+        assert tell("in", *this, "node2", "hostname") == (0, "node2\n")
+        assert tell("cut", *this, "nobody") == (1, "there is no host 'nobody'; there are node1, node2\n")
+        assert tell("cut", *this, "node2") == (0, "")
+        assert tell("in", *this, "node1", "ssh", *QUICK, "node2", "true")[0] == 255
+        out, _ = playing.communicate("in node1 hostname\nkill node2\nlist\nnonsense\ncut nobody\nquit\n", timeout=60)
+    assert playing.returncode == 0
+    assert "node1\n" in out
+    assert "node2  10.77.0.2  gone" in out
+    assert "KeyError" in out
+    assert tell("in", *this, "node1", "true")[0] == 1
