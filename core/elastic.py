@@ -231,24 +231,29 @@ def _known_sum(values: Iterable[int | None]) -> int | None:
 
 
 def _goodput(state: SessionState, useful: int | None, begun: float, ended: float) -> float | None:
-    """Against the steady speed per rank of each generation, from its first step to that of the next."""
-    generations = [g for _, g in sorted(state.generations.items()) if g.ranks]
-    starts = [min((r.first_start for r in g.ranks.values() if r.first_start is not None), default=ended) for g in generations]
-    possible = math.fsum(
-        _samples_per_rank_second(generation) * slot_seconds(state, max(start, begun), min(until, ended))
-        for generation, start, until in zip(generations, starts, [*starts[1:], ended], strict=True)
-    )
+    """Against the steady speed per rank of each generation while it trained, and of all together in between."""
+    generations = [g for g in state.generations.values() if g.ranks]
+    overall = _samples_per_rank_second(generations)
+    possible = overall * slot_seconds(state, begun, ended)
+    for generation in generations:
+        start = min((r.first_start for r in generation.ranks.values() if r.first_start is not None), default=ended)
+        end = max((r.last_end for r in generation.ranks.values() if r.last_end is not None), default=start)
+        own = _samples_per_rank_second([generation])
+        possible += (own - overall) * slot_seconds(state, max(start, begun), min(end, ended))
     return useful / possible if useful is not None and possible > 0 else None
 
 
-def _samples_per_rank_second(generation: Generation) -> float:
-    """After warm-up; of all steps where nothing is left after it."""
-    skipped = steps_set_aside(generation)
-    steady = [rank.steady(skipped) for rank in generation.ranks.values()]
-    if not all(totals.steps for totals in steady):
-        steady = [rank.totals for rank in generation.ranks.values()]
-    seconds = math.fsum(totals.duration_ns for totals in steady) / 1e9
-    return sum(totals.samples for totals in steady) / seconds if seconds > 0 else 0.0
+def _samples_per_rank_second(generations: list[Generation]) -> float:
+    """After warm-up; of all steps of a generation of which nothing is left after it."""
+    samples, nanoseconds = 0, 0
+    for generation in generations:
+        skipped = steps_set_aside(generation)
+        steady = [rank.steady(skipped) for rank in generation.ranks.values()]
+        if not all(totals.steps for totals in steady):
+            steady = [rank.totals for rank in generation.ranks.values()]
+        samples += sum(totals.samples for totals in steady)
+        nanoseconds += sum(totals.duration_ns for totals in steady)
+    return samples / (nanoseconds / 1e9) if nanoseconds > 0 else 0.0
 
 
 def slot_seconds(state: SessionState, begun: float, ended: float) -> float:

@@ -23,7 +23,7 @@ class EpochOf:
     samples: int | None
     metrics: dict[str, float]
     events: list[str]
-    """Changes of membership since the epoch before ended, in words."""
+    """Changes of membership since the epoch before ended, in words; of the first since it began."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -87,7 +87,7 @@ def compare_epochs(base: EpochRun, other: EpochRun) -> EpochComparison | None:
 def epoch_run(state: SessionState) -> EpochRun:
     """The epochs that were trained, and the whole."""
     found: dict[int, EpochOf] = {}
-    after = state.job.started.at if state.job.started else 0.0
+    after = min((e.started for e in state.epochs.values() if e.started is not None), default=0.0)
     printed = _printed(state)
     for number in sorted(state.epochs):
         epoch = state.epochs[number]

@@ -51,19 +51,18 @@ def network(width: int) -> nn.Module:
     )
 
 
-def train_epoch(state: "hvd.elastic.TorchState", loader: "DataLoader[tuple[Tensor, ...]]", batches_per_commit: int) -> float:
-    """What is left of the epoch; the loss of its last batch."""
+def train_epoch(state: "hvd.elastic.TorchState", loader: "DataLoader[tuple[Tensor, ...]]", batches_per_commit: int) -> None:
+    """What is left of the epoch."""
     state.model.train()
-    loss = torch.zeros(())
     for batch, (images, labels) in enumerate(loader):
         state.optimizer.zero_grad()
         loss = nn.functional.cross_entropy(state.model(images), labels)
         loss.backward()
         state.optimizer.step()
         state.sampler.record_batch(batch, loader.batch_size)
+        state.loss = loss.item()
         if (batch + 1) % batches_per_commit == 0:
             state.commit()
-    return loss.item()
 
 
 def evaluate(model: nn.Module, images: Tensor, labels: Tensor) -> float:
@@ -84,8 +83,9 @@ def main() -> None:
     model = network(options.width)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.001)
     optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+    sampler = hvd.elastic.ElasticSampler(training)
     state = hvd.elastic.TorchState(
-        model=model, optimizer=optimizer, sampler=hvd.elastic.ElasticSampler(training), epoch=0, started=time.time(), over=False
+        model=model, optimizer=optimizer, sampler=sampler, epoch=0, loss=0.0, started=time.time(), over=False
     )
     # A change that only removes ranks skips the synchronisation in which the others would get their new shares.
     state.register_reset_callbacks([state.sampler.reset])
@@ -94,10 +94,10 @@ def main() -> None:
     def train(state: "hvd.elastic.TorchState") -> None:
         while not state.over:
             loader = DataLoader(training, batch_size=options.batch_size, sampler=state.sampler)
-            loss = train_epoch(state, loader, options.batches_per_commit)
+            train_epoch(state, loader, options.batches_per_commit)
             if hvd.rank() == 0:
                 accuracy = evaluate(model, images, labels)
-                print(f"epoch {state.epoch + 1}: {hvd.size()} ranks, loss {loss:.4f}, accuracy {accuracy:.4f}", flush=True)
+                print(f"epoch {state.epoch + 1}: {hvd.size()} ranks, loss {state.loss:.4f}, accuracy {accuracy:.4f}", flush=True)
             # Rank 0's clock decides for all: ranks that stopped in different epochs would wait for one another.
             over = time.time() - state.started >= options.seconds
             state.over = hvd.broadcast_object(over, root_rank=0, name="over")

@@ -51,6 +51,8 @@ def sections(session: model.Session) -> list[Section]:
         Section("Nodes", table=_node_table(session)),
         *(_hardware(session.nodes) if len(session.nodes) <= _DETAILED_NODES else []),
         Section("Who joined and left", table=_elastic_table(session)),
+        Section("Generations of ranks", table=_round_table(session.elastic)),
+        Section(_lost_title(session.elastic), facts=_elastic_facts(session.elastic), table=_lost_table(session.elastic)),
         Section("Gaps in the recording", table=_gap_table(session)),
         Section("Not measured", lines=_not_measured(session)),
     ]
@@ -101,9 +103,7 @@ def _not_measured(session: model.Session) -> list[str]:
 def _hardware(nodes: list[model.Node]) -> list[Section]:
     """Means over time of every rail, core and zone."""
     host = {node.node: node.host or node.node for node in nodes}
-    rails = [
-        [host[node.node], rail.name, unit(rail.mean_w, "W"), rail.within or DASH] for node in nodes for rail in node.rails
-    ]
+    rails = [[host[node.node], rail.name, unit(rail.mean_w, "W"), rail.within or DASH] for node in nodes for rail in node.rails]
     rows = [(host[node.node], row) for node in nodes for row in _rows(node.cores)]
     width = max((len(row) for _, row in rows), default=0)
     cores = [
@@ -239,10 +239,65 @@ def _node_table(session: model.Session) -> Table:
 
 def _elastic_table(session: model.Session) -> Table:
     rows = [
-        [seconds(event.at_s), event.kind.replace("_", " "), event.host or DASH, DASH if event.rank is None else str(event.rank)]
+        [
+            seconds(event.at_s),
+            event.kind.replace("_", " "),
+            event.host or DASH,
+            DASH if event.rank is None else str(event.rank),
+            event.detail,
+        ]
         for event in session.elastic.events
     ]
-    return Table(["at", "what", "host", "rank"], rows, left=(1, 2))
+    return Table(["at", "what", "host", "rank", ""], rows, left=(1, 2, 4))
+
+
+def _round_table(elastic: model.Elastic) -> Table:
+    """Only of a job that had several."""
+    header = ["generation", "ranks", "from", "rendezvous", "initialisation", "sync", "first step", "usual", "undone", "cause"]
+    rows = [
+        [
+            str(found.generation),
+            DASH if found.world_size is None else str(found.world_size),
+            *map(seconds, (found.assigned_at_s, found.rendezvous_s, found.initialisation_s, found.sync_s)),
+            *map(seconds, (found.first_step_s, found.usual_step_s)),
+            count(found.undone_steps, "step"),
+            found.cause,
+        ]
+        for found in elastic.rounds
+    ]
+    return Table(header, rows if len(rows) > 1 else [], left=(9,))
+
+
+def _lost_title(elastic: model.Elastic) -> str:
+    ranks = count(elastic.books.ranks, "rank") if elastic.books else ""
+    return f"Time lost as ranks came and went, of {ranks} from the first step on"
+
+
+def _elastic_facts(elastic: model.Elastic) -> list[tuple[str, str]]:
+    if elastic.books is None or len(elastic.rounds) < 2:
+        return []
+    facts = [("goodput", f"{number(elastic.goodput_percent, 3)} % of what the slots that were there could have trained")]
+    if elastic.redone_steps:
+        facts.append(("done again", f"{count(elastic.redone_steps, 'step')}, {number(elastic.redone_samples)} samples"))
+    if elastic.commits is not None:
+        part = f", {number(elastic.commits.share_percent, 2)} % of the training" if elastic.commits.share_percent else ""
+        facts.append(("commits", f"{elastic.commits.count:,} of {seconds(elastic.commits.mean_s)} each{part}"))
+    return facts
+
+
+def _lost_table(elastic: model.Elastic) -> Table | None:
+    books = elastic.books
+    if books is None or len(elastic.rounds) < 2:
+        return None
+    lost = [(name.replace("_", " "), getattr(elastic.lost_s, name) or 0.0) for name in model.LostTime.__struct_fields__]
+    whole = books.capacity_rank_s
+    parts = [
+        ("training that counted", books.training_rank_s),
+        *lost,
+        ("unexplained", books.unexplained_rank_s),
+        ("in all", whole),
+    ]
+    return Table(["part", "rank-seconds", "share"], [[name, seconds(value), share(value, whole)] for name, value in parts])
 
 
 def _gap_table(session: model.Session) -> Table:
