@@ -57,12 +57,13 @@ def lanes(state: SessionState) -> list[Lane]:
     blocks = _blocks(state)
     deaths = sorted(life.exited for life in state.elastic.lives if life.exited is not None and _failed(life))
     interruptions = sorted(i.at for probe in state.elastic.probes.values() for i in probe.interruptions)
+    noticed = _failures_noticed(state)
     found = []
     for life in state.elastic.lives:
         probe = _probe_of(state, life)
         exited = life.exited if life.exited is not None else until
         before = _before_start(state, life, interruptions)
-        own = _Life(life, probe, blocks.get(probe.worker, []) if probe else [], deaths, exited)
+        own = _Life(life, probe, blocks.get(probe.worker, []) if probe else [], deaths, noticed, exited)
         found.append(Lane(life.host, life.local_rank, before + own.segments(), _end(life), _failed(life)))
     order = {host: number for number, host in enumerate(dict.fromkeys(life.host for life in state.elastic.lives))}
     return sorted(found, key=lambda lane: (order[lane.host], lane.local_rank, lane.segments[0].started if lane.segments else 0.0))
@@ -99,6 +100,17 @@ def _blocks(state: SessionState) -> dict[str, list[_Block]]:
         for rank in state.generations[number].ranks.values():
             if rank.first_start is not None and rank.last_end is not None:
                 found[rank.worker].append(_Block(number, rank.rank, rank.first_start, rank.last_end))
+    return found
+
+
+def _failures_noticed(state: SessionState) -> dict[int, float]:
+    """Generation -> when the first of its ranks noticed that another had failed."""
+    found: dict[int, float] = {}
+    for probe in state.elastic.probes.values():
+        for interruption in probe.interruptions:
+            if interruption.cause == "failure":
+                known = found.get(interruption.generation, interruption.at)
+                found[interruption.generation] = min(known, interruption.at)
     return found
 
 
@@ -152,6 +164,7 @@ class _Life:
     probe: ProbedLife | None
     blocks: list[_Block]
     deaths: list[float]
+    noticed: dict[int, float]
     exited: float
 
     def segments(self) -> list[Segment]:
@@ -206,7 +219,10 @@ class _Life:
         """After the last step of a worker that no interruption ended: a death, the end of the job, or a step under way."""
         if self.life.exited is None:
             return [Segment(TRAINING, started, ended, block.generation, block.rank)]
-        return self._failure(block, started, ended) if _failed(self.life) else [Segment(TAIL, started, ended)]
+        if not _failed(self.life):
+            return [Segment(TAIL, started, ended)]
+        # Once the others know, they go on without it: what follows is an empty slot.
+        return self._failure(block, started, max(min(ended, self.noticed.get(block.generation, ended)), started))
 
     def _failure(self, block: _Block, started: float, ended: float) -> list[Segment]:
         """A step is cut short by the first death, which the worker then takes time to notice."""

@@ -1,0 +1,333 @@
+"""What changes of membership cost, from scripted events: every rank-second is in one part, and the parts are the right ones."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from distmon.core import elastic
+from distmon.core import events as ev
+from distmon.core.elastic_lanes import lanes
+from distmon.core.fold import apply
+from distmon.core.state import SessionState
+
+STEP_S = 0.5
+SAMPLES = 10
+
+
+class Story:
+    """Events of an elastic job, as its launcher and its probes tell them."""
+
+    def __init__(self, np: int, max_np: int | None = None) -> None:
+        started = ev.JobStarted(at=0.0, job="j", command=["x"], np=np, min_np=1, max_np=max_np, elastic=True)
+        self.events: list[ev.AnyEvent] = [started]
+
+    def host(self, at: float, change: ev.ElasticKind, host: str, slots: int | None = 1, until: float | None = None) -> None:
+        self.events.append(ev.MembershipChanged(at=at, change=change, host=host, slots=slots, until=until))
+
+    def round(self, at: float, generation: int, *hosts: str) -> None:
+        places = [ev.RankPlace(rank=rank, host=host, local_rank=0) for rank, host in enumerate(hosts)]
+        self.events.append(ev.RanksAssigned(at=at, generation=generation, world_size=len(hosts), places=places))
+
+    def starts(self, at: float, host: str, rank: int, generation: int = 0) -> None:
+        self.events.append(ev.WorkerStarted(at=at, host=host, local_rank=0, rank=rank, generation=generation, pid=1))
+
+    def exits(self, at: float, host: str, rank: int, code: int = 0, *, signal: str = "", removed: bool = False) -> None:
+        self.events.append(
+            ev.WorkerExited(
+                at=at, host=host, local_rank=0, rank=rank, exit_code=code, signal=signal, expected=removed, removed=removed
+            )
+        )
+
+    def meets(self, at: float, host: str, rank: int, generation: int, size: int) -> None:
+        self.events.append(
+            ev.WorkerIdentified(
+                at=at, worker=host, node=host, host=host, pid=1, rank=rank, size=size, local_rank=0, generation=generation
+            )
+        )
+
+    def span(self, host: str, rank: int, kind: str, begun: float, ended: float) -> None:
+        self.events.append(
+            ev.SpanRecorded(at=ended, node=host, worker=host, rank=rank, span=kind, started=begun, duration_s=ended - begun)
+        )
+
+    def steps(self, host: str, rank: int, generation: int, begun: float, count: int) -> None:
+        starts = [round(i * STEP_S * 1e9) for i in range(count)]
+        self.events.append(
+            ev.StepsRecorded(
+                at=begun + count * STEP_S,
+                node=host,
+                worker=host,
+                rank=rank,
+                generation=generation,
+                first_step=0,
+                origin=begun,
+                start_ns=starts,
+                duration_ns=[round(STEP_S * 1e9)] * count,
+                samples=[SAMPLES] * count,
+            )
+        )
+
+    def interrupted(self, at: float, host: str, rank: int, generation: int, *, failure: bool) -> None:
+        self.events.append(
+            ev.TrainingInterrupted(
+                at=at, node=host, worker=host, rank=rank, generation=generation, cause="failure" if failure else "hosts_changed"
+            )
+        )
+
+    def restored(self, at: float, host: str, rank: int, generation: int, steps: int, of: int | None = None) -> None:
+        self.events.append(
+            ev.StateRestored(
+                at=at,
+                node=host,
+                worker=host,
+                rank=rank,
+                generation=generation,
+                committed_generation=generation if of is None else of,
+                committed_steps=steps,
+            )
+        )
+
+    def folded(self) -> SessionState:
+        state = SessionState()
+        for event in self.events:
+            apply(state, event)
+        return state
+
+
+def begun(*hosts: str, max_np: int | None = None) -> Story:
+    """All hosts begin their training at 10 s."""
+    story = Story(len(hosts), max_np)
+    for host in hosts:
+        story.host(1.0, "host_joined", host)
+    story.round(2.0, 0, *hosts)
+    for rank, host in enumerate(hosts):
+        story.starts(2.0, host, rank)
+        story.meets(8.0, host, rank, 0, len(hosts))
+        story.span(host, rank, "initialisation", 2.0, 7.0)
+        story.span(host, rank, "rendezvous", 7.0, 8.0)
+        story.span(host, rank, "initialisation", 8.0, 9.0)
+        story.span(host, rank, "sync", 9.0, 10.0)
+    return story
+
+
+def resumes(story: Story, host: str, rank: int, generation: int, times: tuple[float, float, float, float], steps: int) -> None:
+    """Teardown from, rendezvous from and to, then sync up to the first step."""
+    teardown, meeting, met, first = times
+    story.span(host, rank, "teardown", teardown, meeting)
+    story.span(host, rank, "rendezvous", meeting, met)
+    story.span(host, rank, "sync", met, first)
+    story.steps(host, rank, generation, first, steps)
+
+
+def a_death() -> Story:
+    """Rank 1 dies at 16.2 s after 12 steps; the last commit was after the tenth; rank 0 goes on alone from 20 s to 30 s."""
+    story = begun("a", "b")
+    for rank, host in enumerate("ab"):
+        story.steps(host, rank, 0, 10.0, 12)
+    story.exits(16.2, "b", 1, 137, signal="SIGKILL")
+    story.interrupted(17.0, "a", 0, 0, failure=True)
+    story.restored(17.1, "a", 0, 0, steps=10)
+    story.host(17.2, "host_blacklisted", "b", None)
+    story.round(17.5, 1, "a")
+    resumes(story, "a", 0, 1, (17.2, 18.0, 19.0, 20.0), 20)
+    story.exits(31.0, "a", 0)
+    story.events.append(ev.JobEnded(at=32.0, exit_code=0))
+    return story
+
+
+def parts(state: SessionState) -> dict[str, float]:
+    books = elastic.accounts(state)
+    assert books is not None
+    return books.lost.parts()
+
+
+def test_a_death_is_divided_to_the_part() -> None:
+    state = a_death().folded()
+    found = parts(state)
+    assert found["detection"] == pytest.approx(0.8), "from 16.2 s to 17.0 s, of the survivor"
+    assert found["teardown"] == pytest.approx(1.0), "from 17.0 s to 18.0 s"
+    assert found["rendezvous"] == pytest.approx(1.0) and found["sync"] == pytest.approx(1.0)
+    assert found["redone"] == pytest.approx(2 * 2 * STEP_S + 2 * 0.2), "two steps of two ranks, and the one that was cut short"
+    assert found["initialisation"] == pytest.approx(0.0)
+    assert found["below_capacity"] == pytest.approx(30.0 - 16.2)
+    books = elastic.accounts(state)
+    assert books is not None
+    assert (books.started, books.ended, books.ranks) == (10.0, 30.0, 2)
+    assert books.training_s == pytest.approx(2 * 10 * STEP_S + 20 * STEP_S)
+    assert books.unexplained_s == pytest.approx(0.0, abs=1e-6)
+    assert (books.redone_steps, books.redone_samples, books.useful_samples) == (2, 4 * SAMPLES, (2 * 10 + 20) * SAMPLES)
+
+
+def test_goodput_is_what_counted_of_what_the_slots_that_were_there_could_do() -> None:
+    """Two slots for 7.2 s and one for 12.8 s, at 20 samples/s each; 40 steps of 10 samples counted."""
+    books = elastic.accounts(a_death().folded())
+    assert books is not None
+    assert books.goodput == pytest.approx(400 / ((2 * 7.2 + 12.8) * SAMPLES / STEP_S))
+
+
+def test_a_host_that_fell_silent_is_noticed_from_the_last_step_on() -> None:
+    """Nobody saw it die: all ranks stopped with the step that needed it."""
+    story = begun("a", "b")
+    for rank, host in enumerate("ab"):
+        story.steps(host, rank, 0, 10.0, 12)
+    story.interrupted(46.0, "a", 0, 0, failure=True)
+    story.restored(46.0, "a", 0, 0, steps=12)
+    story.round(46.5, 1, "a")
+    resumes(story, "a", 0, 1, (46.0, 47.0, 48.0, 49.0), 2)
+    story.exits(60.0, "b", 1, 255)
+    found = parts(story.folded())
+    assert found["detection"] == pytest.approx(2 * 30.0), "of both, up to the survivor's notice"
+    assert found["redone"] == 0.0
+
+
+def test_a_host_that_joins_waits_for_notice_and_for_the_round() -> None:
+    story = begun("a", max_np=2)
+    story.steps("a", 0, 0, 10.0, 20)
+    story.host(17.0, "host_joined", "b")
+    story.interrupted(20.1, "a", 0, 0, failure=False)
+    story.round(20.5, 1, "a", "b")
+    story.starts(21.0, "b", 1, 1)
+    story.meets(27.0, "b", 1, 1, 2)
+    story.span("b", 1, "initialisation", 21.0, 26.0)
+    story.span("b", 1, "rendezvous", 26.0, 27.0)
+    story.span("b", 1, "sync", 27.0, 28.0)
+    resumes(story, "a", 0, 1, (20.1, 20.4, 27.0, 28.0), 4)
+    story.steps("b", 1, 1, 28.0, 4)
+    story.exits(31.0, "a", 0)
+    story.exits(31.0, "b", 1)
+    story.events.append(ev.JobEnded(at=32.0, exit_code=0))
+    state = story.folded()
+    found = parts(state)
+    assert found["detection"] == pytest.approx(3.1)
+    assert found["rendezvous"] == pytest.approx((27.0 - 20.4) + (21.0 - 20.1) + 1.0)
+    assert found["initialisation"] == pytest.approx(5.0)
+    assert found["sync"] == pytest.approx(2.0)
+    assert found["teardown"] == pytest.approx(0.3)
+    assert found["below_capacity"] == pytest.approx(7.0), "one slot of two from 10 s to 17 s"
+    books = elastic.accounts(state)
+    assert books is not None and books.unexplained_s == pytest.approx(0.0, abs=1e-6)
+    (first, second) = elastic.generation_spans(state)
+    assert (first.world_size, second.world_size, second.cause) == (1, 2, "b joined")
+    assert (second.rendezvous_s, second.first_step) == (pytest.approx(6.6), 28.0)
+
+
+def test_a_worker_whose_slot_was_taken_away_only_has_its_end() -> None:
+    story = begun("a", "b")
+    for rank, host in enumerate("ab"):
+        story.steps(host, rank, 0, 10.0, 12)
+        story.interrupted(16.0, host, rank, 0, failure=False)
+        story.span(host, rank, "teardown", 16.0, 16.5)
+    story.host(15.5, "host_left", "b", 0)
+    story.round(17.0, 1, "a")
+    story.span("a", 0, "rendezvous", 16.5, 17.5)
+    story.exits(17.4, "b", 1, 134, removed=True)
+    story.steps("a", 0, 1, 17.5, 5)
+    state = story.folded()
+    assert parts(state)["teardown"] == pytest.approx(0.5 + 1.4)
+    removed = next(lane for lane in lanes(state) if lane.host == "b")
+    assert (removed.end, removed.failed) == ("removed", False)
+
+
+def test_a_state_that_goes_back_twice_counts_each_step_once() -> None:
+    """No commit in the second generation: its failure undoes it whole, and again what the first failure had undone."""
+    story = begun("a", "b")
+    for rank, host in enumerate("ab"):
+        story.steps(host, rank, 0, 10.0, 12)
+    story.restored(16.0, "a", 0, 0, steps=10)
+    story.restored(16.0, "b", 1, 0, steps=3)
+    story.steps("a", 0, 1, 20.0, 6)
+    story.restored(24.0, "a", 0, 1, steps=10, of=0)
+    thrown = elastic.undone(story.folded())
+    assert {number: part.steps for number, part in thrown.items()} == {0: 2, 1: 6}
+    assert thrown[0].rank_seconds == pytest.approx(4 * STEP_S) and thrown[1].samples == 6 * SAMPLES
+
+
+def test_a_job_that_is_not_elastic_has_no_books() -> None:
+    assert elastic.accounts(SessionState()) is None
+    story = Story(1)
+    story.events = [ev.JobStarted(at=0.0, job="j", command=["x"], np=1)]
+    story.round(1.0, 0, "a")
+    story.steps("a", 0, 0, 2.0, 5)
+    state = story.folded()
+    assert elastic.accounts(state) is None and state.membership == []
+
+
+def test_what_is_told_twice_counts_once() -> None:
+    story = a_death()
+    again = [event for event in story.events if not isinstance(event, ev.JobStarted | ev.RanksAssigned | ev.WorkerStarted)]
+    probes = ev.SpanRecorded | ev.StepsRecorded | ev.TrainingInterrupted | ev.StateRestored | ev.WorkerIdentified
+    once, twice = story.folded(), story.folded()
+    for event in again:
+        if isinstance(event, probes):
+            apply(twice, event)
+    assert parts(once) == parts(twice)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10_000))
+def test_the_books_close_whatever_happens(seed: int) -> None:
+    """Any number of deaths, returns and removals: each rank-second is in one part, and none is negative."""
+    story = _random_story(random.Random(seed))
+    state = story.folded()
+    books = elastic.accounts(state)
+    assert books is not None
+    found = books.lost.parts()
+    assert all(value >= 0 for value in found.values()), found
+    total = books.training_s + sum(found.values()) + books.unexplained_s
+    assert total == pytest.approx(books.capacity_s)
+    assert abs(books.unexplained_s) < 0.005 * books.capacity_s, books
+    for lane in lanes(state):
+        for before, after in zip(lane.segments, lane.segments[1:], strict=False):
+            assert after.started == pytest.approx(before.ended)
+
+
+def _random_story(chance: random.Random) -> Story:
+    """One worker stays all the time; another one comes, dies or is removed, in turns."""
+    story, at, generation = begun("a"), 10.0, 0
+    for turn in range(chance.randint(1, 5)):
+        steps = chance.randint(1, 30)
+        story.steps("a", 0, generation, at, steps)
+        at += steps * STEP_S
+        name = f"b{turn}"
+        joined = at - chance.uniform(0.0, 0.4)
+        story.host(joined, "host_joined", name)
+        story.interrupted(at, "a", 0, generation, failure=False)
+        generation += 1
+        story.round(at + 0.1, generation, "a", name)
+        met = at + chance.uniform(1.0, 9.0)
+        begin = at + chance.uniform(0.1, 0.9)
+        story.starts(begin, name, 1, generation)
+        story.meets(met, name, 1, generation, 2)
+        story.span(name, 1, "initialisation", begin, met - 0.05)
+        story.span(name, 1, "rendezvous", met - 0.05, met)
+        story.span(name, 1, "sync", met, met + 0.3)
+        resumes(story, "a", 0, generation, (at, at + 0.05, met, met + 0.3), steps)
+        story.steps(name, 1, generation, met + 0.3, steps)
+        at = met + 0.3 + steps * STEP_S
+        at = _leaves(story, chance, name, generation, steps, at)
+        generation += 1
+    story.steps("a", 0, generation, at, 3)
+    story.exits(at + 4, "a", 0)
+    story.events.append(ev.JobEnded(at=at + 5, exit_code=0))
+    return story
+
+
+def _leaves(story: Story, chance: random.Random, name: str, generation: int, steps: int, at: float) -> float:
+    """The newcomer dies, or its slot is taken away; gives the first step of the generation without it."""
+    failure = chance.random() < 0.5
+    noticed = at + (chance.uniform(0.1, 3.0) if failure else 0.0)
+    if failure:
+        story.exits(at + chance.uniform(0.0, noticed - at), name, 1, 137, signal="SIGKILL")
+        story.restored(noticed, "a", 0, generation, steps=chance.randint(0, steps))
+    else:
+        story.interrupted(noticed, name, 1, generation, failure=False)
+        story.span(name, 1, "teardown", noticed, noticed + 0.1)
+        story.exits(noticed + 0.5, name, 1, 134, removed=True)
+    story.host(noticed, "host_left", name, 0)
+    story.interrupted(noticed, "a", 0, generation, failure=failure)
+    story.round(noticed + 0.2, generation + 1, "a")
+    story.span("a", 0, "teardown", noticed, noticed + 0.1)
+    story.span("a", 0, "rendezvous", noticed + 0.1, noticed + 0.6)
+    return noticed + 0.7
