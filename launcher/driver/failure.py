@@ -30,12 +30,19 @@ def first_failure(exits: List[Exit], generation: int) -> Optional[Exit]:
 
     A peer's loss shows as HorovodInternalError or an abort inside Gloo; a culprit that takes its time to exit can be noticed
     after those. Workers that the launcher stopped are no failures, and an elastic job has outlived those of earlier rounds.
+    Where all died of a peer's loss and a peer had left with exit code 0, the cause of the first names that one.
     """
-    return min(
-        (end for end in exits if end.exit_code != 0 and not end.stopped and end.generation == generation),
-        key=lambda end: (_is_knock_on(end), end.at_ns),
-        default=None,
-    )
+    own = [end for end in exits if not end.stopped and end.generation == generation]
+    failed = [end for end in own if end.exit_code != 0]
+    if not failed:
+        return None
+    first = min(failed, key=lambda end: (_is_knock_on(end), end.at_ns))
+    left = [end for end in own if end.exit_code == 0 and end.at_ns < first.at_ns]
+    if _is_knock_on(first) and left:
+        leaver = min(left, key=lambda end: end.at_ns)
+        ago = (first.at_ns - leaver.at_ns) / 1e9
+        first = first._replace(cause=f"rank {leaver.rank} on {leaver.host} had left {ago:.1f} s before, with exit code 0")
+    return first
 
 
 def _is_knock_on(end: Exit) -> bool:

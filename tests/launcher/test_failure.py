@@ -32,6 +32,14 @@ def test_where_all_look_like_consequences_the_earliest_counts() -> None:
     assert first is not None and first.rank == 1
 
 
+def test_a_peer_that_left_early_is_named_by_those_that_died_of_it() -> None:
+    lost = "horovod.common.exceptions.HorovodInternalError: Connection closed by peer"
+    first = first_failure([ended(0, 1, 2600, said=lost), ended(1, 0, 500), ended(2, 134, 2700)], 0)
+    assert first is not None and (first.rank, first.cause) == (0, "rank 1 on host had left 2.1 s before, with exit code 0")
+    own = first_failure([ended(0, 1, 2600, said="ValueError: nan"), ended(1, 0, 500)], 0)
+    assert own is not None and own.cause == ""
+
+
 def test_workers_that_were_stopped_or_belong_to_an_earlier_round_are_none() -> None:
     exits = [ended(0, 143, 400, stopped=True), ended(1, 137, 10, generation=0), ended(2, 1, 300, generation=1)]
     first = first_failure(exits, 1)
