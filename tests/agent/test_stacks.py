@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ STEP_NS = 10_000_000
 
 
 @pytest.fixture
-def worker(tmp_path: Path) -> StackWatch:
+def worker(tmp_path: Path) -> Iterator[StackWatch]:
     """Of a process that sleeps, after nine steps of 10 ms."""
     tmp_path.chmod(0o700)
     command = [sys.executable, "-c", textwrap.dedent(WORKER), "", str(tmp_path)]
@@ -43,7 +44,7 @@ def worker(tmp_path: Path) -> StackWatch:
         reader.close()
         watch.steps_came([STEP_NS] * 9, 100.0)
         try:
-            yield watch  # type: ignore[misc]
+            yield watch
         finally:
             process.kill()
 

@@ -52,7 +52,7 @@ optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1)
 data = torch.utils.data.TensorDataset(torch.ones(100_000, 2))
 
 
-class State(elastic.TorchState):
+class State(elastic.TorchState):  # type: ignore[misc]
     def sync(self) -> None:
         noted("sync", super().sync)()
 
@@ -61,7 +61,7 @@ class State(elastic.TorchState):
         note("commit")
 
 
-@elastic.run
+@elastic.run  # type: ignore[untyped-decorator]
 def train(state: Any) -> None:
     try:
         for steps, (batch,) in enumerate(torch.utils.data.DataLoader(data, batch_size=8), 1):
