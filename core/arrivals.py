@@ -31,6 +31,9 @@ _LEAST_NOISE = 0.002
 _CAUTION = 1.12
 """Noise is taken to be so much larger than neighbouring blocks show, as it wanders."""
 _MAX_PENDING = 1_024
+BOUND_ON, BOUND_OFF = 0.20, 0.16
+"""Shares of the step from which the transfer counts as what bounds the job, and under which no longer."""
+_SHARE_BLOCKS = 20
 MAX_EPISODES = 64
 
 
@@ -120,6 +123,9 @@ class Arrivals:
     usual_transfer: float = 0.0
     last_transfer: float = 0.0
     transfer_noise: float = 0.0
+    transfer_share: float = 0.0
+    """Of the step, mean of the last _SHARE_BLOCKS blocks, forgetting slowly."""
+    transfer_bound: bool = False
     episodes: list[Episode] = field(default_factory=list)
 
     def add(self, batch: StepsRecorded, expected: int) -> None:
@@ -203,6 +209,8 @@ class Arrivals:
         if settled > 1:
             self.transfer_noise = _averaged(self.transfer_noise, abs(share - self.last_transfer), settled - 1)
         self.last_transfer = share
+        self.transfer_share += (share - self.transfer_share) / min(settled, _SHARE_BLOCKS)
+        self.transfer_bound = self.transfer_share >= (BOUND_OFF if self.transfer_bound else BOUND_ON)
         if settled > _CALIBRATION:
             noise = _deviation(self.transfer_noise)
             self._tested(self.slow, None, share - self.usual_transfer, noise, math.log(ALARM_BLOCKS))

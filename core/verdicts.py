@@ -1,43 +1,29 @@
-"""What holds the job back, in words: pure rules over the state, each with its evidence and the first thing to try.
+"""What holds the job back, in words: pure rules over the state, each with evidence, gain, and the first thing to try.
 
-All shares have one denominator: the ranks' step time of the window. Where a phase was not seen, rules that need it are silent.
+All shares have one denominator: the ranks' step time of the window. Where a phase was not seen, rules that need it are silent,
+and `cannot_tell` says so. A finding comes at one threshold and goes at a lower one, so that it does not flicker.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from msgspec import Struct
-
-from distmon.core.measures import ALL_PHASES, RECENT, Split, current_generation, elapsed, recent_split, step_split, warmup
-from distmon.core.quantiles import median, quantile
+from distmon.core.finding import REMEDIES, Verdict, phase_words, since_start
+from distmon.core.joined import gain_without_input, gain_without_transfer, joined
+from distmon.core.measures import RECENT, Split, current_generation, elapsed, recent_split, step_split, warmup
+from distmon.core.node_verdicts import node_verdicts
 from distmon.core.state import SessionState
-from distmon.core.steps import Generation, RankSteps
+from distmon.core.steps import Generation, History
+from distmon.core.stragglers import slow_network, straggler_verdicts
 from distmon.core.wall import wall_split
 
-STRAGGLER_SHARE = 0.05
-INPUT_SHARE = 0.10
-COMMUNICATION_SHARE = 0.20
+__all__ = ["Verdict", "cannot_tell", "verdicts"]
+
+INPUT_ON, INPUT_OFF = 0.10, 0.08
 COMPUTE_SHARE = 0.70
 WALL_SHARE = 0.20
 STALL_S = 10.0
-BUSY_PERCENT = 95.0
-
-
-class Verdict(Struct, frozen=True, kw_only=True):
-    """One finding. `gain_percent` is the interquartile range, over the window's steps, of the step time that would be saved."""
-
-    kind: str
-    text: str
-    evidence: str
-    try_first: str
-    rank: int | None = None
-    host: str = ""
-    phase: str | None = None
-    from_s: float | None = None
-    to_s: float | None = None
-    gain_percent: tuple[float, float] | None = None
-
+SMOOTHING_S = 10
+"""Shares are taken over so many seconds before they are held against a threshold."""
+_LOOKED_BACK = 120
 
 _Splits = dict[int, Split]
 """The mean recent step of each rank."""
@@ -47,18 +33,48 @@ def verdicts(state: SessionState) -> list[Verdict]:
     """The findings, the gravest first; empty where there is not enough to tell."""
     generation = current_generation(state)
     if generation is None or all(r.totals.steps < RECENT for r in generation.ranks.values()):
-        return [v for v in (_stall(state, generation),) if v]
+        return [v for v in (_stall(state, generation), *node_verdicts(state)) if v]
     splits = {number: s for number, r in generation.ranks.items() if (s := recent_split(r))}
     found = [
         _stall(state, generation),
-        *_stragglers(state, generation, splits),
+        *straggler_verdicts(state, generation),
+        slow_network(state, generation),
         _input_bound(state, generation, splits),
-        _communication_bound(state, generation, splits),
-        _cpu_oversubscribed(state),
+        _communication_bound(state, generation),
+        *node_verdicts(state),
         _wall_dominated(state, generation),
     ]
     kept = [v for v in found if v]
     return kept or [v for v in (_compute_bound(state, generation),) if v]
+
+
+def cannot_tell(state: SessionState) -> list[str]:
+    """What the verdicts could not be about, and why: too few steps, ranks that report none, phases that were not seen."""
+    generation = current_generation(state)
+    if generation is None:
+        return ["no rank has reported a step"]
+    said = []
+    most = max(r.totals.steps for r in generation.ranks.values())
+    if most < RECENT:
+        said.append(f"{most} steps are too few to say what holds the job back: it takes {RECENT}")
+    silent = sorted(set(range(generation.world_size or 0)) - set(generation.ranks))
+    if silent:
+        who = ", ".join(map(str, silent[:8])) + (" and more" if len(silent) > 8 else "")
+        said.append(f"rank {who} reports no steps: whether it is late cannot be told")
+    for phase, lost in _UNSEEN.items():
+        blind = sorted(n for n, r in generation.ranks.items() if r.totals.steps and not r.totals.seen[_INDEX[phase]])
+        if blind and (phase != "exposed_communication" or len(generation.ranks) > 1):
+            who = "any rank" if len(blind) == len(generation.ranks) else f"rank {', '.join(map(str, blind[:8]))}"
+            said.append(f"{phase_words(phase)} was not seen on {who}: {lost}")
+    return said
+
+
+_INDEX = {"input_wait": 0, "compute": 1, "exposed_communication": 2}
+_UNSEEN = {
+    "input_wait": "input cannot be told from other work",
+    "compute": "compute cannot be told from other work",
+    "exposed_communication": "late ranks and slow links cannot be told",
+}
 
 
 def _stall(state: SessionState, generation: Generation | None) -> Verdict | None:
@@ -81,98 +97,9 @@ def _stall(state: SessionState, generation: Generation | None) -> Verdict | None
         evidence=f"usual step {usual:.3f} s",
         try_first=try_first,
         host=lost[0] if lost else "",
-        from_s=_since(state, last),
-        to_s=_since(state, state.now),
+        from_s=since_start(state, last),
+        to_s=since_start(state, state.now),
     )
-
-
-def _stragglers(state: SessionState, generation: Generation, splits: _Splits) -> list[Verdict]:
-    """Ranks that the others wait for: they wait least in the collective, and their own work is longer."""
-    waits = {number: s.exposed_communication for number, s in splits.items() if s.exposed_communication is not None}
-    if len(waits) < 2 or len(waits) < len(generation.ranks):
-        return []
-    usual = _Usual(splits)
-    found = []
-    for rank, wait in sorted(waits.items(), key=lambda item: item[1]):
-        split = splits[rank]
-        others = usual.of("exposed_communication", wait)
-        late = others - wait
-        if late < STRAGGLER_SHARE * split.step_s:
-            break
-        phase, excess = _excess_phase(split, usual)
-        if phase is None or excess < 0.5 * late:
-            continue
-        low, high = _lateness_range(generation, rank)
-        if low <= 0:
-            continue
-        host = state.ranks[rank].host if rank in state.ranks else ""
-        found.append(
-            Verdict(
-                kind="straggler",
-                text=f"rank {rank} is late by {late * 1e3:.1f} ms a step in {_words(phase)}; the others wait for it",
-                evidence=f"waits {wait * 1e3:.1f} ms for allreduce where the others wait {others * 1e3:.1f} ms",
-                try_first=_REMEDIES[phase],
-                rank=rank,
-                host=host,
-                phase=phase,
-                gain_percent=(low, high),
-                from_s=_window(state, generation)[0],
-                to_s=_window(state, generation)[1],
-            )
-        )
-    return found
-
-
-class _Usual:
-    """Medians over ranks, less one rank's own value: of two ranks, what is usual is the other."""
-
-    def __init__(self, splits: dict[int, Split]) -> None:
-        self.ordered = {name: sorted(v for s in splits.values() if (v := s.phase(name)) is not None) for name in ALL_PHASES}
-
-    def of(self, phase: str, own: float) -> float:
-        """The median of the other ranks' values; the own one if there is no other."""
-        values = list(self.ordered[phase])
-        values.remove(own)
-        found = quantile(values, 0.5)
-        return own if found is None else found
-
-
-def _excess_phase(own: Split, usual: _Usual) -> tuple[str | None, float]:
-    """The phase, other than communication, in which a rank exceeds the others' median most, and by how many seconds."""
-    best: tuple[str | None, float] = (None, 0.0)
-    for name in ALL_PHASES:
-        value = own.phase(name)
-        if name == "exposed_communication" or value is None:
-            continue
-        excess = value - usual.of(name, value)
-        if excess > best[1]:
-            best = (name, excess)
-    return best
-
-
-def _lateness_range(generation: Generation, rank: int) -> tuple[float, float]:
-    """Interquartile range over steps, in percent of the step, of the others' median wait less this rank's."""
-    waits: dict[int, list[int]] = {}
-    for r in generation.ranks.values():
-        if r.rank != rank:
-            for step, wait, _ in _recent_waits(r):
-                waits.setdefault(step, []).append(wait)
-    others = len(generation.ranks) - 1
-    shares = sorted(
-        100 * ((median(waits[step]) or 0.0) - wait) / duration
-        for step, wait, duration in _recent_waits(generation.ranks[rank])
-        if len(waits.get(step, ())) == others
-    )
-    return quantile(shares, 0.25) or 0.0, quantile(shares, 0.75) or 0.0
-
-
-def _recent_waits(rank: RankSteps) -> Iterator[tuple[int, int, int]]:
-    """(step, exposed communication, duration) in ns, of recent steps in which communication was seen."""
-    for batch in rank.last_batches(RECENT):
-        exposed = batch.exposed_communication_ns or []
-        for step, (wait, duration) in enumerate(zip(exposed, batch.duration_ns, strict=False), batch.first_step):
-            if wait is not None and duration > 0:
-                yield step, wait, duration
 
 
 def _lost_hosts(state: SessionState) -> set[str]:
@@ -181,42 +108,65 @@ def _lost_hosts(state: SessionState) -> set[str]:
 
 
 def _input_bound(state: SessionState, generation: Generation, splits: _Splits) -> Verdict | None:
+    """The median rank waits for its input; where few ranks do, it is they who are late."""
     shares = sorted((v, rank) for rank, s in splits.items() if (v := s.share("input_wait")) is not None)
-    if not shares:
+    if not shares or state.history is None:
         return None
-    share, usual = shares[(len(shares) - 1) // 2]
-    if share < INPUT_SHARE:
+    share, _ = shares[(len(shares) - 1) // 2]
+    if share < INPUT_OFF or not _holds(state.history, "input_wait", INPUT_ON, INPUT_OFF):
         return None
+    alone = len(generation.ranks) == 1
     return Verdict(
         kind="input_bound",
         text=f"training waits for its input {share:.0%} of each step",
         evidence=f"median rank over the last {RECENT} steps; least {shares[0][0]:.0%}, most {shares[-1][0]:.0%}",
-        try_first=_REMEDIES["input_wait"],
+        try_first=REMEDIES["input_wait"],
+        check="the share of input wait in the step falls and samples/s rise by the gain: `distmon compare BEFORE AFTER`",
         phase="input_wait",
-        gain_percent=_phase_range(generation, "input_wait", usual),
+        gain_percent=(100 * share, 100 * share) if alone else gain_without_input(joined(generation)),
         from_s=_window(state, generation)[0],
         to_s=_window(state, generation)[1],
     )
 
 
-def _communication_bound(state: SessionState, generation: Generation, splits: _Splits) -> Verdict | None:
-    """The least exposed communication of any rank: that much is transfer, waiting for nobody."""
-    by_rank = {rank: v for rank, s in splits.items() if (v := s.share("exposed_communication")) is not None}
-    if len(by_rank) < max(len(generation.ranks), 2):
+def _holds(history: History, name: str, on: float, off: float) -> bool:
+    """Whether the share of a column in the step time has gone above `on` and not below `off` since."""
+    part, whole = history.columns[name][-_LOOKED_BACK:], history.columns["step"][-_LOOKED_BACK:]
+    width = max(SMOOTHING_S // history.width_s, 1)
+    held = False
+    for end in range(1, len(whole) + 1):
+        total = sum(whole[max(end - width, 0) : end])
+        share = sum(part[max(end - width, 0) : end]) / total if total > 0 else 0.0
+        held = share >= (off if held else on)
+    return held
+
+
+def _communication_bound(state: SessionState, generation: Generation) -> Verdict | None:
+    """What even the last rank waits for allreduce: that much is transfer, waiting for nobody."""
+    arrivals = generation.arrivals
+    if not arrivals.transfer_bound:
         return None
-    least, shares = min(by_rank, key=lambda rank: by_rank[rank]), list(by_rank.values())
-    if by_rank[least] < COMMUNICATION_SHARE:
-        return None
+    share = arrivals.transfer_share
     return Verdict(
         kind="communication_bound",
-        text=f"at least {min(shares):.0%} of each step is spent waiting for allreduce on every rank",
-        evidence=f"exposed communication between {min(shares):.0%} and {max(shares):.0%} over ranks, last {RECENT} steps",
+        text=f"at least {share:.0%} of each step is spent waiting for allreduce on every rank",
+        evidence=(
+            f"least wait of any rank, step by step, over the last steps; what the ranks wait for one another, "
+            f"{_waiting(generation):.0%} of the step over the run, comes on top"
+        ),
         try_first="a larger batch per rank, gradient accumulation, or fp16 compression of the gradients",
+        check="the share of exposed communication falls and samples/s rise: `distmon compare BEFORE AFTER`",
         phase="exposed_communication",
-        gain_percent=_phase_range(generation, "exposed_communication", least),
+        gain_percent=gain_without_transfer(joined(generation)),
         from_s=_window(state, generation)[0],
         to_s=_window(state, generation)[1],
     )
+
+
+def _waiting(generation: Generation) -> float:
+    arrivals = generation.arrivals
+    rank_ns = arrivals.joined_ns * len(arrivals.ranks)
+    return arrivals.waiting_ns / rank_ns if rank_ns else 0.0
 
 
 def _compute_bound(state: SessionState, generation: Generation) -> Verdict | None:
@@ -235,22 +185,6 @@ def _compute_bound(state: SessionState, generation: Generation) -> Verdict | Non
     )
 
 
-def _cpu_oversubscribed(state: SessionState) -> Verdict | None:
-    for node in state.nodes.values():
-        sample, joined = node.sample, node.joined
-        if sample is None or joined is None or not joined.cores or sample.cpu_percent is None or sample.load_1m is None:
-            continue
-        if sample.cpu_percent >= BUSY_PERCENT and sample.load_1m > 1.5 * joined.cores:
-            return Verdict(
-                kind="cpu_oversubscribed",
-                text=f"{node.host} has more to run than cores: load {sample.load_1m:.1f} on {joined.cores} cores",
-                evidence=f"CPU {sample.cpu_percent:.0f} %",
-                try_first="fewer ranks or threads per rank (OMP_NUM_THREADS), or move what else runs there",
-                host=node.host,
-            )
-    return None
-
-
 def _wall_dominated(state: SessionState, generation: Generation) -> Verdict | None:
     wall, duration = wall_split(state), elapsed(state)
     if wall is None or not duration or state.job.status != "ended":
@@ -262,55 +196,21 @@ def _wall_dominated(state: SessionState, generation: Generation) -> Verdict | No
     name = kind.removesuffix("_dominated")
     return Verdict(
         kind=kind,
-        text=f"{_words(name)} took {seconds:.1f} s, {seconds / duration:.0%} of the job's {duration:.1f} s",
+        text=f"{phase_words(name)} took {seconds:.1f} s, {seconds / duration:.0%} of the job's {duration:.1f} s",
         evidence=f"{warmup(generation).steps} warm-up steps" if name == "warmup" else "spans of the lowest rank",
         try_first={
             "warmup": "a longer run, a cache for compiled code, or fewer shapes",
             "restart": "commit less often only if restarts are rare; look at the elastic time line",
             "evaluation": "evaluate less often, on fewer samples, or on all ranks",
         }[name],
+        check="the wall-time split of `distmon report` before and after",
         from_s=0.0,
         to_s=duration,
     )
-
-
-def _phase_range(generation: Generation, phase: str, rank: int) -> tuple[float, float]:
-    """Interquartile range of a phase in percent of the step, over a rank's recent steps."""
-    shares = sorted(
-        100 * value / duration
-        for batch in generation.ranks[rank].last_batches(RECENT)
-        for value, duration in zip(getattr(batch, f"{phase}_ns") or (), batch.duration_ns, strict=False)
-        if value is not None and duration > 0
-    )
-    return quantile(shares, 0.25) or 0.0, quantile(shares, 0.75) or 0.0
 
 
 def _window(state: SessionState, generation: Generation) -> tuple[float | None, float | None]:
     """From and to, in seconds since the job started, of the recent steps."""
     starts = [r.last_batches(RECENT)[-1].origin for r in generation.ranks.values()]
     ends = [r.last_end for r in generation.ranks.values() if r.last_end is not None]
-    return _since(state, min(starts)), _since(state, max(ends))
-
-
-def _since(state: SessionState, at: float) -> float | None:
-    """Seconds since the job started."""
-    begun = state.job.started.at if state.job.started else state.started
-    return None if begun is None else at - begun
-
-
-def _words(phase: str) -> str:
-    return _WORDS.get(phase, phase.replace("_", " "))
-
-
-_WORDS = {
-    "input_wait": "its input",
-    "compute": "forward and backward",
-    "rest": "code outside the known phases",
-    "warmup": "warm-up",
-}
-_REMEDIES = {
-    "input_wait": "more loader workers, prefetching, or data nearer to the rank",
-    "compute": "look at that node's clocks, temperature and other processes; check that its batches are no larger",
-    "optimizer": "look at that node's memory bandwidth and other processes",
-    "rest": "look for logging, metrics or callbacks that only this rank runs",
-}
+    return since_start(state, min(starts)), since_start(state, max(ends))

@@ -1,0 +1,55 @@
+"""What a verdict is, and the words that verdicts share."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from distmon.core.state import SessionState
+
+Pattern = Literal["", "steady", "bursty", "transient"]
+
+
+class Verdict(Struct, frozen=True, kw_only=True):
+    """One finding. Shares have one denominator: the ranks' step time of the window from `from_s` to `to_s`."""
+
+    kind: str
+    text: str
+    evidence: str
+    try_first: str
+    check: str = ""
+    """How to see whether what was tried has helped."""
+    pattern: Pattern = ""
+    """`steady`: in most steps alike; `bursty`: few steps hold most of it; `transient`: it has come and gone."""
+    rank: int | None = None
+    host: str = ""
+    phase: str | None = None
+    from_s: float | None = None
+    to_s: float | None = None
+    gain_percent: tuple[float, float] | None = None
+    """95 % interval of the mean step time that would be saved if the cause were gone."""
+
+
+def since_start(state: SessionState, at: float) -> float | None:
+    """Seconds since the job started."""
+    begun = state.job.started.at if state.job.started else state.started
+    return None if begun is None else at - begun
+
+
+def phase_words(phase: str) -> str:
+    return _WORDS.get(phase, phase.replace("_", " "))
+
+
+_WORDS = {
+    "input_wait": "its input",
+    "compute": "forward and backward",
+    "rest": "code outside the known phases",
+    "warmup": "warm-up",
+}
+REMEDIES = {
+    "input_wait": "more loader workers, prefetching, or data nearer to the rank",
+    "compute": "look at that node's clocks, temperature and other processes; check that its batches are no larger",
+    "optimizer": "look at that node's memory bandwidth and other processes",
+    "rest": "look for logging, metrics or callbacks that only this rank runs",
+}

@@ -1,0 +1,108 @@
+"""The recent steps of all ranks side by side, and what a step would have taken without something."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from distmon.core.intervals import MIN_STEPS, mean_interval, student
+from distmon.core.quantiles import median, quantile
+from distmon.core.steps import RECENT_STEPS, Generation
+
+_ROWS = 4_096
+_LEAST_STEPS = 16
+"""Fewer steps are joined where there are many ranks to average over: about _ROWS steps of ranks."""
+
+
+@dataclass(slots=True, frozen=True)
+class JoinedStep:
+    """One step of all ranks in ns: exposed communication and input wait by rank, in the order of `Joined.ranks`."""
+
+    step: int
+    duration: int
+    waits: list[int]
+    inputs: list[int]
+    """0 where input was not seen."""
+
+
+@dataclass(slots=True, frozen=True)
+class Joined:
+    ranks: list[int]
+    steps: list[JoinedStep]
+
+
+def joined(generation: Generation, since: int = 0) -> Joined:
+    """The last steps, from `since` on, in which all ranks' communication was seen."""
+    count = min(max(_ROWS // len(generation.ranks), _LEAST_STEPS), RECENT_STEPS)
+    numbers = sorted(generation.ranks)
+    columns: dict[int, tuple[int, list[int], list[int]]] = {}
+    for number in numbers:
+        for batch in generation.ranks[number].last_batches(count):
+            inputs = batch.input_wait_ns
+            for i, wait in enumerate(batch.exposed_communication_ns or ()):
+                if wait is not None and (step := batch.first_step + i) >= since:
+                    _, waits, waited = columns.setdefault(step, (batch.duration_ns[i], [], []))
+                    waits.append(wait)
+                    waited.append((inputs[i] if inputs else 0) or 0)
+    whole = [(step, row) for step, row in sorted(columns.items()) if len(row[1]) == len(numbers) and row[0] > 0]
+    return Joined(numbers, [JoinedStep(step, *row) for step, row in whole[-count:]])
+
+
+def gain_without_lateness(found: Joined, rank: int) -> tuple[float, float] | None:
+    """95 % interval, in percent of the step, of what would be saved if a rank were no later than the others usually are.
+
+    In each step the rank is moved forward by its mean lateness; the step then ends as much earlier as the next rank allows.
+    """
+    index = found.ranks.index(rank)
+    late, margins, durations = [], [], []
+    for step in found.steps:
+        others = step.waits[:index] + step.waits[index + 1 :]
+        own = step.waits[index]
+        late.append(float((median(others) or 0.0) - own))
+        margins.append(float(min(others) - own))
+        durations.append(step.duration)
+    shift = mean_band(late)
+    if shift is None:
+        return None
+
+    def saved(by: float) -> list[float]:
+        return [
+            100 * (max(margin, 0.0) - max(margin - by, 0.0)) / duration
+            for margin, duration in zip(margins, durations, strict=True)
+        ]
+
+    low, high = mean_band(saved(max(shift[0], 0.0))), mean_band(saved(max(shift[1], 0.0)))
+    return None if low is None or high is None else (max(low[0], 0.0), high[1])
+
+
+def gain_without_input(found: Joined) -> tuple[float, float] | None:
+    """95 % interval, in percent of the step, of what would be saved if no rank waited for input: the last one then decides."""
+    saved = [
+        100 * min(wait - min(step.waits) + waited for wait, waited in zip(step.waits, step.inputs, strict=True)) / step.duration
+        for step in found.steps
+    ]
+    return mean_band(saved)
+
+
+def gain_without_transfer(found: Joined) -> tuple[float, float] | None:
+    """95 % interval, in percent of the step, of what would be saved if the transfer were wholly hidden behind compute."""
+    return mean_band([100 * min(step.waits) / step.duration for step in found.steps])
+
+
+def mean_band(values: Sequence[float]) -> tuple[float, float] | None:
+    """95 % interval of a mean; of fewer than MIN_STEPS values as if they were independent; None of fewer than 10."""
+    n = len(values)
+    if n < 10:
+        return None
+    if n >= MIN_STEPS and (found := mean_interval(values)) is not None:
+        return found.low, found.high
+    mean = math.fsum(values) / n
+    half = student(n - 1) * math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (n - 1) / n)
+    return mean - half, mean + half
+
+
+def is_bursty(values: Sequence[float]) -> bool:
+    """Whether few values hold most of the sum: the median is then less than half of the mean."""
+    middle = quantile(sorted(values), 0.5)
+    return middle is not None and middle < 0.5 * math.fsum(values) / len(values)

@@ -1,0 +1,125 @@
+"""What the nodes' own readings say: too much to run, too little memory, clocks held down, GPUs that wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from distmon.core.events import NodeSampled
+from distmon.core.finding import Verdict
+from distmon.core.state import NodeState, SessionState
+
+BUSY_PERCENT = 95.0
+_LOAD_PER_CORE = 1.5
+MEMORY_WAIT_PERCENT = 10.0
+MEMORY_USED = 0.95
+STARVED_PERCENT = 50.0
+_HOT = ("hot", "thermal", "hardware slowdown")
+_CAPPED = ("power",)
+
+
+def node_verdicts(state: SessionState) -> list[Verdict]:
+    """Each kind once, of the first node that shows it, and of how many more."""
+    found: dict[str, list[Verdict]] = {}
+    for node in state.nodes.values():
+        if node.sample is None or node.left_at is not None or node.lost_since is not None:
+            continue
+        for verdict in _of(node, node.sample):
+            found.setdefault(verdict.kind, []).append(verdict)
+    return [_joined(same) for same in found.values()]
+
+
+def _joined(same: list[Verdict]) -> Verdict:
+    first, more = same[0], len(same) - 1
+    if not more:
+        return first
+    evidence = f"{first.evidence}; {more} more node{'s' * (more > 1)} alike"
+    return Verdict(
+        kind=first.kind, text=first.text, evidence=evidence, try_first=first.try_first, check=first.check, host=first.host
+    )
+
+
+def _of(node: NodeState, sample: NodeSampled) -> Iterator[Verdict]:
+    if (busy := _oversubscribed(node, sample)) is not None:
+        yield busy
+    if (short := _memory(node, sample)) is not None:
+        yield short
+    yield from _throttled(node, sample)
+    if (starved := _starved(node, sample)) is not None:
+        yield starved
+
+
+def _oversubscribed(node: NodeState, sample: NodeSampled) -> Verdict | None:
+    cores = node.joined.cores if node.joined else None
+    if not cores or sample.cpu_percent is None or sample.load_1m is None:
+        return None
+    if sample.cpu_percent < BUSY_PERCENT or sample.load_1m <= _LOAD_PER_CORE * cores:
+        return None
+    return Verdict(
+        kind="cpu_oversubscribed",
+        text=f"{node.host} has more to run than cores: load {sample.load_1m:.1f} on {cores} cores",
+        evidence=f"CPU {sample.cpu_percent:.0f} %",
+        try_first="fewer ranks or threads per rank (OMP_NUM_THREADS), or move what else runs there",
+        check="the node's load falls to its number of cores",
+        host=node.host,
+    )
+
+
+def _memory(node: NodeState, sample: NodeSampled) -> Verdict | None:
+    """Tasks wait for memory, or nearly all of what may be used is; the file cache does not count as used."""
+    waits = next((p.some_percent for p in sample.pressures if p.resource == "memory"), None)
+    used, total = sample.memory_used_bytes, sample.memory_total_bytes
+    group = sample.control_group
+    if group is not None and group.memory_limit_bytes:
+        used, total = group.memory_used_bytes, group.memory_limit_bytes
+    full = used is not None and bool(total) and used >= MEMORY_USED * (total or 0)
+    if not full and (waits is None or waits < MEMORY_WAIT_PERCENT):
+        return None
+    parts = [f"{used / 2**30:.1f} of {total / 2**30:.1f} GiB used"] if used is not None and total else []
+    parts += [f"tasks waited for memory {waits:.0f} % of the last ten seconds"] if waits is not None else []
+    return Verdict(
+        kind="memory_pressure",
+        text=f"{node.host} runs out of memory",
+        evidence="; ".join(parts),
+        try_first="fewer loader workers or a smaller batch, before the kernel ends a process",
+        check="the node's memory and its pressure in the agent's readings",
+        host=node.host,
+    )
+
+
+def _throttled(node: NodeState, sample: NodeSampled) -> Iterator[Verdict]:
+    for gpu in sample.gpus:
+        for kind, words in (("thermal_throttling", _HOT), ("power_throttling", _CAPPED)):
+            said = [reason for reason in gpu.throttle if any(word in reason for word in words)]
+            if said:
+                heat = "" if gpu.temperature_c is None else f"; {gpu.temperature_c:.0f} °C"
+                power = "" if gpu.power_w is None else f"; {gpu.power_w:.0f} W"
+                yield Verdict(
+                    kind=kind,
+                    text=f"GPU {gpu.index} of {node.host} is held back: {', '.join(said)}",
+                    evidence=f"the driver's own reason{heat}{power}",
+                    try_first=(
+                        "cooling, or a lower power limit"
+                        if kind == "thermal_throttling"
+                        else "the power limit (nvidia-smi -pl), or the supply"
+                    ),
+                    check="the driver gives no reason any more, and the clocks rise",
+                    host=node.host,
+                )
+
+
+def _starved(node: NodeState, sample: NodeSampled) -> Verdict | None:
+    """The node's GPUs rest while its cores are full: what feeds them is the limit."""
+    known = [gpu.utilization_percent for gpu in sample.gpus if gpu.ranks and gpu.utilization_percent is not None]
+    if not known or sample.cpu_percent is None or sample.cpu_percent < BUSY_PERCENT:
+        return None
+    mean = sum(known) / len(known)
+    if mean >= STARVED_PERCENT:
+        return None
+    return Verdict(
+        kind="gpu_starved",
+        text=f"the GPUs of {node.host} are busy {mean:.0f} % of the time while its cores are full",
+        evidence=f"CPU {sample.cpu_percent:.0f} %; {len(known)} GPUs with ranks",
+        try_first="move decoding and augmentation to the GPU, or use fewer, faster loader workers",
+        check="GPU utilisation rises while samples/s do",
+        host=node.host,
+    )

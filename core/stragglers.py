@@ -1,0 +1,174 @@
+"""Which ranks the others wait for, since when, in which phase and at what price; and whether a link is slow instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from distmon.core.arrivals import Episode, Shift, shares
+from distmon.core.finding import REMEDIES, Pattern, Verdict, phase_words, since_start
+from distmon.core.joined import Joined, gain_without_lateness, gain_without_transfer, is_bursty, joined, mean_band
+from distmon.core.measures import ALL_PHASES, RECENT, Split, split
+from distmon.core.quantiles import quantile
+from distmon.core.state import SessionState
+from distmon.core.steps import RECENT_STEPS, Generation
+
+LEAST_LATENESS = 0.01
+"""A rank that is late by less of the step is not worth a word."""
+PERSISTENT_STEPS = 200
+_CLEAR = 0.5
+"""A phase that explains less of the lateness than this is named along with the next."""
+
+
+def straggler_verdicts(state: SessionState, generation: Generation) -> list[Verdict]:
+    """The late ranks of now, the latest first, and those that were late for a while."""
+    late = {rank: shift for rank, shift in generation.arrivals.late_ranks().items() if shift.mean >= LEAST_LATENESS}
+    found = joined(generation, min(shift.since for shift in late.values())) if late else None
+    parts = shares(late.values())
+    verdicts = []
+    for (rank, shift), part in zip(late.items(), parts, strict=True):
+        assert found is not None
+        verdicts.append(_straggler(state, generation, found, rank, shift, part if len(late) > 1 else None))
+    return verdicts + _past(state, generation, set(late))
+
+
+def _straggler(
+    state: SessionState, generation: Generation, found: Joined, rank: int, shift: Shift, part: float | None
+) -> Verdict:
+    index = found.ranks.index(rank)
+    recent = [step for step in found.steps if step.step >= shift.since]
+    late = [((_others(step.waits, index) or 0.0) - step.waits[index]) / 1e6 for step in recent]
+    usual = sum(step.duration for step in recent) / len(recent) / 1e6 if recent else 0.0
+    band = mean_band(late)
+    ms = shift.mean * usual
+    phase, text = _phases(generation, rank, shift, ms / 1e3)
+    interval = f", 95 % interval {band[0]:.2f} to {band[1]:.2f} ms" if band else ""
+    share = f"; {part:.0%} of the lateness of all late ranks" if part is not None else ""
+    lasting = generation.arrivals.next_step - shift.since
+    host = state.ranks[rank].host if rank in state.ranks else ""
+    pattern: Pattern = "bursty" if late and is_bursty(late) else "steady" if lasting >= PERSISTENT_STEPS else ""
+    return Verdict(
+        kind="straggler",
+        text=f"rank {rank} is late by {ms:.1f} ms a step in {text}; the others wait for it",
+        evidence=(
+            f"it waits that much less for allreduce than the others{interval}, {shift.mean:.1%} of the step, "
+            f"in step {shift.since:,} to {generation.arrivals.next_step - 1:,}{share}{_earlier(generation, rank)}"
+        ),
+        try_first=REMEDIES[phase or "rest"],
+        check=f"its lateness in `distmon status` or the report falls to 0, and the step from {usual:.1f} ms by the gain",
+        pattern=pattern,
+        rank=rank,
+        host=host,
+        phase=phase,
+        gain_percent=gain_without_lateness(Joined(found.ranks, recent), rank),
+        from_s=_at(state, generation, rank, shift.since),
+        to_s=_at(state, generation, rank, None),
+    )
+
+
+def _others(waits: list[int], index: int) -> float | None:
+    return quantile(sorted(waits[:index] + waits[index + 1 :]), 0.5)
+
+
+def _phases(generation: Generation, rank: int, shift: Shift, late_s: float) -> tuple[str | None, str]:
+    """The phase that exceeds that of the others most, and in words the phases that explain the lateness."""
+    count = min(max(generation.arrivals.next_step - shift.since, RECENT), RECENT_STEPS)
+    splits = {number: s for number, r in generation.ranks.items() if (s := split(r.last_totals(count)))}
+    if rank not in splits:
+        return None, "a phase that was not seen"
+    excess = sorted(_excesses(splits, rank), reverse=True)
+    if not excess or excess[0][0] <= 0.25 * late_s:
+        return None, "no phase that stands out"
+    words = [phase_words(name) for value, name in excess[:2] if value > 0.25 * late_s]
+    return excess[0][1], words[0] if excess[0][0] >= _CLEAR * late_s else " and ".join(words)
+
+
+def _excesses(splits: dict[int, Split], rank: int) -> Iterable[tuple[float, str]]:
+    """(seconds, phase) by which a rank exceeds the median of the others, communication left out."""
+    for name in ALL_PHASES:
+        own = splits[rank].phase(name)
+        others = sorted(v for number, s in splits.items() if number != rank and (v := s.phase(name)) is not None)
+        if name != "exposed_communication" and own is not None and others:
+            yield own - (quantile(others, 0.5) or 0.0), name
+
+
+def _earlier(generation: Generation, rank: int) -> str:
+    past = [e for e in generation.arrivals.episodes if e.rank == rank]
+    return f"; late before in step {', '.join(f'{e.first_step:,} to {e.last_step:,}' for e in past[-3:])}" if past else ""
+
+
+def _past(state: SessionState, generation: Generation, late: set[int]) -> list[Verdict]:
+    """Ranks that were late for a noticeable part of the run and are not now."""
+    done = generation.arrivals.next_step
+    by_rank: dict[int, list[Episode]] = {}
+    for episode in generation.arrivals.episodes:
+        if episode.rank is not None and episode.rank not in late and episode.share >= LEAST_LATENESS:
+            by_rank.setdefault(episode.rank, []).append(episode)
+    found = []
+    for rank, episodes in by_rank.items():
+        steps = sum(e.last_step - e.first_step + 1 for e in episodes)
+        weight = sum(e.share * (e.last_step - e.first_step + 1) for e in episodes)
+        if weight < LEAST_LATENESS * done / 2:
+            continue
+        told = ", ".join(f"{e.first_step:,} to {e.last_step:,}" for e in episodes[-3:])
+        found.append(
+            Verdict(
+                kind="straggler",
+                text=f"rank {rank} was late by {weight / steps:.1%} of the step in {steps:,} of {done:,} steps; it is not now",
+                evidence=f"in step {told}",
+                try_first="look at what else ran on its node then: backups, other jobs, heat",
+                check="no new times are added to these",
+                pattern="transient",
+                rank=rank,
+                host=state.ranks[rank].host if rank in state.ranks else "",
+                from_s=_at(state, generation, rank, episodes[0].first_step),
+                to_s=_at(state, generation, rank, episodes[-1].last_step),
+            )
+        )
+    return found
+
+
+def slow_network(state: SessionState, generation: Generation) -> Verdict | None:
+    """The transfer takes longer than it did, and no rank is late: the network, or what allreduce runs on."""
+    shift = generation.arrivals.slow
+    if not shift.named or shift.mean < LEAST_LATENESS:
+        return None
+    found = joined(generation, shift.since)
+    lead = min(generation.ranks)
+    duration = sum(s.duration for s in found.steps) / len(found.steps) / 1e6 if found.steps else 0.0
+    before = generation.arrivals.usual_transfer
+    gain = _beyond(gain_without_transfer(found), before)
+    return Verdict(
+        kind="slow_network",
+        text=f"allreduce takes {shift.mean * duration:.1f} ms a step longer than before on all ranks, and no rank is late for it",
+        evidence=(
+            f"since step {shift.since:,} even the last rank waits {before + shift.mean:.1%} of the step, {before:.1%} before; "
+            "the ranks' own phases are as they were"
+        ),
+        try_first="look at the links between the nodes: errors, a lower rate, other traffic; `distmon doctor` names it",
+        check="the least exposed communication of any rank returns to what it was",
+        phase="exposed_communication",
+        gain_percent=gain,
+        from_s=_at(state, generation, lead, shift.since),
+        to_s=_at(state, generation, lead, None),
+    )
+
+
+def _beyond(percent: tuple[float, float] | None, before: float) -> tuple[float, float] | None:
+    """What a part of the step has grown by, in percent of the step now, where it was the share `before` of the shorter step."""
+    if percent is None or before >= 1:
+        return None
+    low, high = (max(p - 100 * before, 0.0) / (1 - before) for p in percent)
+    return low, high
+
+
+def _at(state: SessionState, generation: Generation, rank: int, step: int | None) -> float | None:
+    """When a step of a rank began, in seconds since the job's start; its last end for None; None for what is not kept."""
+    made = generation.ranks[rank]
+    if step is None:
+        return None if made.last_end is None else since_start(state, made.last_end)
+    for batch in made.batches:
+        if batch.first_step <= step < batch.first_step + len(batch.start_ns):
+            return since_start(state, batch.origin + batch.start_ns[step - batch.first_step] / 1e9)
+    if made.first_start is None or made.last_end is None or made.last_step < 1:
+        return None
+    return since_start(state, made.first_start + (made.last_end - made.first_start) * step / made.last_step)

@@ -1,0 +1,206 @@
+"""Seeded jobs with one fault of known kind, place, moment and size: what the verdicts say is held against it.
+
+A step is synchronous: its collective begins when the last rank has come, and all ranks end together. A rank's own work wanders as
+that of real runs does: 1.5 % of the step, AR(1) of 0.36 from step to step, and one step in 33 five times as far off.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from distmon.core import events as ev
+
+Cause = Literal["healthy", "input", "compute", "disk", "cpu_hog", "send", "memory", "stopped", "input_all", "two_ranks"]
+CAUSES: tuple[Cause, ...] = (
+    "healthy",
+    "input",
+    "compute",
+    "disk",
+    "cpu_hog",
+    "send",
+    "memory",
+    "stopped",
+    "input_all",
+    "two_ranks",
+)
+STEP_S = 0.1
+NOISE = 0.015
+_CORRELATION = 0.36
+_START = 1_700_000_000.0
+_WORK = {"input": 0.02, "compute": 0.80, "optimizer": 0.04, "rest": 0.02}
+"""Shares of a healthy step; the transfer is what is left."""
+_TRANSFER = 1 - sum(_WORK.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """`size` is the delay as a share of the step; it begins at step `onset` on `rank` (send and input_all: on all)."""
+
+    cause: Cause
+    ranks: int = 4
+    rank: int = 0
+    other: int = 1
+    """The second late rank of `two_ranks`."""
+    size: float = 0.08
+    onset: int = 200
+    steps: int = 500
+    seed: int = 0
+
+    def healthy(self) -> Trial:
+        """The same run, step by step the same noise, without the fault."""
+        return replace(self, cause="healthy")
+
+    def expected(self) -> set[tuple[str, int | None, str | None]]:
+        """(kind, rank, phase) of what must be said."""
+        found: dict[Cause, set[tuple[str, int | None, str | None]]] = {
+            "healthy": set(),
+            "input": {("straggler", self.rank, "input_wait")},
+            "disk": {("straggler", self.rank, "input_wait")},
+            "compute": {("straggler", self.rank, "compute")},
+            "cpu_hog": {("straggler", self.rank, "compute")},
+            "send": {("slow_network", None, "exposed_communication")},
+            "memory": {("memory_pressure", None, None)},
+            "stopped": {("stall", None, None)},
+            "input_all": {("input_bound", None, "input_wait")},
+            "two_ranks": {("straggler", self.rank, "compute"), ("straggler", self.other, "input_wait")},
+        }
+        return found[self.cause]
+
+
+def second_by_second(trial: Trial) -> Iterator[list[ev.AnyEvent]]:
+    """The events of the job: what a viewer gets at its start, then of each second."""
+    yield list(_opening(trial))
+    job = _Job(trial)
+    while job.step < trial.steps:
+        yield job.second()
+        if trial.cause == "stopped" and job.step >= trial.onset:
+            yield [ev.Ticked(at=job.time + 15)]
+            return
+
+
+def _opening(trial: Trial) -> Iterator[ev.AnyEvent]:
+    at = _START
+    yield ev.SessionStarted(at=at, session_id="trial", distmon_version="0", origin="synthetic")
+    yield ev.JobStarted(at=at, job="job", command=["python", "train.py"], np=trial.ranks)
+    for node in range(_nodes(trial)):
+        yield ev.NodeJoined(at=at, node=f"n{node}", host=f"node-{node}", cores=8, memory_bytes=16 << 30)
+    places = [ev.RankPlace(rank=r, host=f"node-{r // 4}", local_rank=r % 4) for r in range(trial.ranks)]
+    yield ev.RanksAssigned(at=at, generation=0, world_size=trial.ranks, places=places)
+
+
+def _nodes(trial: Trial) -> int:
+    return -(-trial.ranks // 4)
+
+
+class _Job:
+    """The clockwork."""
+
+    def __init__(self, trial: Trial) -> None:
+        self.trial = trial
+        self.time = _START + 1
+        self.step = 0
+        self.sources = [random.Random(f"{trial.seed} {rank}") for rank in range(trial.ranks)]
+        self.common = random.Random(f"{trial.seed} job")
+        self.faults = random.Random(f"{trial.seed} fault")
+        self.wander = [0.0] * trial.ranks
+
+    def second(self) -> list[ev.AnyEvent]:
+        trial, first, origin = self.trial, self.step, self.time
+        starts: list[int] = []
+        durations: list[int] = []
+        columns: list[list[tuple[float, float, float, float]]] = [[] for _ in range(trial.ranks)]
+        while self.time < origin + 1 and self.step < trial.steps and not (trial.cause == "stopped" and self.step >= trial.onset):
+            duration, rows = self._one_step()
+            starts.append(round((self.time - origin) * 1e9))
+            durations.append(round(duration * 1e9))
+            for column, row in zip(columns, rows, strict=True):
+                column.append(row)
+            self.time += duration
+            self.step += 1
+        events: list[ev.AnyEvent] = [
+            self._batch(rank, first, origin, starts, durations, column) for rank, column in enumerate(columns) if durations
+        ]
+        events += [self._sample(node) for node in range(_nodes(trial))]
+        return [*events, ev.Ticked(at=self.time)]
+
+    def _one_step(self) -> tuple[float, list[tuple[float, float, float, float]]]:
+        """(duration, (input, compute, wait, optimizer) of each rank) in seconds."""
+        trial = self.trial
+        faulty = self.step >= trial.onset and trial.cause != "healthy"
+        delays = self._delays() if faulty else {}
+        works = []
+        for rank, source in enumerate(self.sources):
+            slow = _CORRELATION * self.wander[rank] + math.sqrt(1 - _CORRELATION**2) * source.gauss(0, 1)
+            self.wander[rank] = slow
+            jitter = 1 + NOISE * slow * (5 if source.random() < 0.03 else 1)
+            more_input, more_compute = delays.get(rank, (0.0, 0.0))
+            works.append((_WORK["input"] + more_input, _WORK["compute"] * jitter + more_compute))
+        transfer = _TRANSFER * math.exp(0.1 * self.common.gauss(0, 1))
+        if faulty and trial.cause == "send":
+            transfer += trial.size
+        last = max(a + b for a, b in works)
+        fixed = _WORK["optimizer"] + _WORK["rest"]
+        rows = [(a * STEP_S, b * STEP_S, (last - a - b + transfer) * STEP_S, _WORK["optimizer"] * STEP_S) for a, b in works]
+        return (last + transfer + fixed) * STEP_S, rows
+
+    def _delays(self) -> dict[int, tuple[float, float]]:
+        """Rank -> (more input, more compute) of this step, in shares of the step."""
+        trial = self.trial
+        if trial.cause == "input":
+            return {trial.rank: (trial.size, 0.0)}
+        if trial.cause in ("compute", "memory"):
+            return {trial.rank: (0.0, trial.size if trial.cause == "compute" else 0.0)}
+        if trial.cause == "disk":
+            return {trial.rank: (2 * trial.size if self.faults.random() < 0.5 else 0.0, 0.0)}
+        if trial.cause == "cpu_hog":
+            return {trial.rank: (0.0, trial.size * self.faults.expovariate(1))}
+        if trial.cause == "two_ranks":
+            return {trial.rank: (0.0, trial.size), trial.other: (trial.size, 0.0)}
+        if trial.cause == "input_all":
+            return dict.fromkeys(range(trial.ranks), (0.10 + trial.size, 0.0))
+        return {}
+
+    def _batch(
+        self,
+        rank: int,
+        first: int,
+        origin: float,
+        starts: list[int],
+        durations: list[int],
+        column: list[tuple[float, float, float, float]],
+    ) -> ev.StepsRecorded:
+        phases = [[round(row[i] * 1e9) for row in column] for i in range(4)]
+        return ev.StepsRecorded(
+            at=self.time,
+            node=f"n{rank // 4}",
+            worker=f"w{rank}",
+            rank=rank,
+            generation=0,
+            first_step=first,
+            origin=origin,
+            start_ns=list(starts),
+            duration_ns=list(durations),
+            input_wait_ns=list(phases[0]),
+            compute_ns=list(phases[1]),
+            exposed_communication_ns=list(phases[2]),
+            optimizer_ns=list(phases[3]),
+            samples=[32] * len(durations),
+        )
+
+    def _sample(self, node: int) -> ev.NodeSampled:
+        trial = self.trial
+        short = trial.cause == "memory" and self.step > trial.onset and node == trial.rank // 4
+        return ev.NodeSampled(
+            at=self.time,
+            node=f"n{node}",
+            interval_s=1.0,
+            cpu_percent=60.0,
+            load_1m=4.0,
+            memory_used_bytes=(15 if short else 6) << 30,
+            memory_total_bytes=16 << 30,
+            pressures=[ev.Pressure(resource="memory", some_percent=35.0 if short else 0.0)],
+        )

@@ -1,0 +1,101 @@
+"""Late ranks, slow links and what they cost, on seeded jobs whose fault is known."""
+
+from __future__ import annotations
+
+import pytest
+
+from distmon.core import measures
+from distmon.core.fold import apply
+from distmon.core.state import SessionState
+from distmon.core.synthetic_faults import Cause, Trial, second_by_second
+from distmon.core.verdicts import Verdict, cannot_tell, verdicts
+
+
+def told(trial: Trial, every_second: bool = True) -> tuple[list[Verdict], dict[int, int], SessionState]:
+    """(the last verdicts, rank -> step at which it was first named, the state)."""
+    state, last = SessionState(), list[Verdict]()
+    named: dict[int, int] = {}
+    for events in second_by_second(trial):
+        for event in events:
+            apply(state, event)
+        if every_second:
+            last = verdicts(state)
+        for verdict in last:
+            if verdict.kind == "straggler" and verdict.rank is not None:
+                named.setdefault(verdict.rank, measures.steps(state))
+    return last if every_second else verdicts(state), named, state
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 16])
+@pytest.mark.parametrize(("size", "within"), [(0.02, 150), (0.08, 25)])
+def test_a_small_delay_is_named_in_time_and_no_victim_ever(ranks: int, size: float, within: int) -> None:
+    for seed in range(2 if ranks < 16 else 1):
+        cause: Cause = "input" if seed % 2 else "compute"
+        trial = Trial(cause, ranks=ranks, rank=ranks - 1, size=size, onset=150, steps=310 + 2 * within, seed=seed)
+        last, named, _ = told(trial)
+        assert set(named) == {trial.rank}
+        # Verdicts are looked at once a second, ten steps.
+        assert named[trial.rank] - trial.onset <= within + 10
+        assert (last[0].kind, last[0].rank, last[0].phase) in trial.expected()
+
+
+def test_two_late_ranks_are_both_named_with_their_shares() -> None:
+    trial = Trial("two_ranks", rank=1, other=3, size=0.06)
+    last, named, _ = told(trial)
+    assert set(named) == {1, 3}
+    assert {(v.rank, v.phase) for v in last if v.kind == "straggler"} == {(1, "compute"), (3, "input_wait")}
+    said = [v.evidence for v in last if v.kind == "straggler"]
+    parts = [int(text.split("; ")[1].split("%")[0]) for text in said]
+    assert all(abs(part - 50) <= 10 for part in parts)
+
+
+def test_a_slow_link_is_no_slow_rank() -> None:
+    last, named, _ = told(Trial("send", size=0.05))
+    assert named == {}
+    assert last[0].kind == "slow_network"
+    assert last[0].gain_percent is not None
+    assert last[0].gain_percent[0] <= 5 / 1.05 <= last[0].gain_percent[1]
+
+
+def test_a_healthy_job_is_left_alone() -> None:
+    last, named, state = told(Trial("healthy", ranks=8, steps=1_000))
+    assert named == {}
+    assert [v.kind for v in last] == ["compute_bound"]
+    assert cannot_tell(state) == []
+
+
+def test_a_lateness_that_ends_is_told_as_past() -> None:
+    _, _, state = told(Trial("compute", rank=2, size=0.1, onset=100, steps=310))
+    late = verdicts(state)[0]
+    assert (late.kind, late.rank, late.pattern) == ("straggler", 2, "steady")
+    shift = state.generations[0].arrivals.ranks[2].late
+    while shift.named:
+        ended = shift.add(0.0, 0.01, 12.0, 300)
+    assert ended
+
+
+def test_the_gain_that_is_told_comes_true() -> None:
+    hits = 0
+    for seed in range(5):
+        trial = Trial("compute", size=0.06, onset=50, steps=350, seed=seed)
+        last, _, state = told(trial, every_second=False)
+        gain = next(v.gain_percent for v in last if v.kind == "straggler")
+        assert gain is not None
+        hits += gain[0] - 0.3 <= measured_gain(trial, state) <= gain[1] + 0.3
+    assert hits >= 4
+
+
+def measured_gain(trial: Trial, state: SessionState) -> float:
+    """Percent of the step that taking the fault away saves, over the last 250 steps of the same run without it."""
+    _, _, healthy = told(trial.healthy(), every_second=False)
+    slow, fast = (sum(measures.step_series(s.generations[0])[0][-250:]) for s in (state, healthy))
+    return 100 * (1 - fast / slow)
+
+
+def test_what_cannot_be_told_is_said() -> None:
+    state = SessionState()
+    assert cannot_tell(state) == ["no rank has reported a step"]
+    for events in second_by_second(Trial("healthy", steps=10)):
+        for event in events:
+            apply(state, event)
+    assert cannot_tell(state) == ["10 steps are too few to say what holds the job back: it takes 32"]
