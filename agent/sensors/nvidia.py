@@ -25,6 +25,8 @@ _ANSWER_WITHIN_S = 0.02
 _OLDEST_SHOWN_NS = 2 * 10**9
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 _END_WITHIN_S = 0.2
+_SETTLING_S = 3.0
+"""After the driver is loaded, a GPU with ECC looks busy for a moment."""
 _OK, _LOST, _SILENT, _UNREADABLE = "ok", "lost", "silent", "unreadable"
 _OF_AN_INSTANCE = "not reported for a MIG instance"
 _FROM_THE_LOG = "from the kernel's log: the driver hands out no events"
@@ -246,10 +248,21 @@ def _readings(row: _Row, condition: _Condition, fresh: Answer | None, now_ns: in
         last_xid=row.last_xid,
         **values,
         unavailable=last.unavailable,
-        notes=last.notes,
+        notes=last.notes | _doubts(values, row.energy_mj),
         age_s=_ages(last, now_ns),
     )
     return [whole, *(_instance_reading(row.index, instance, of, whole.age_s) for instance, of in last.instances)]
+
+
+def _doubts(values: dict[str, Any], energy_mj: int | None) -> dict[str, str]:
+    """Values that are known to mislead; `energy_mj` counts from when the driver was loaded."""
+    notes: dict[str, str] = {}
+    if values.get("utilization_percent") == 100 and values.get("sm_active_percent") == 0:
+        notes["sm_active_percent"] = "doubtful: kernels run all the time, and counters can stick at 0 after an Xid"
+    power_w = values.get("power_w")
+    if power_w and energy_mj is not None and energy_mj < 1000 * power_w * _SETTLING_S and values.get("utilization_percent"):
+        notes["utilization_percent"] = "the driver was loaded seconds ago, and its check of the memory counts as use"
+    return notes
 
 
 def _instance_reading(index: int, instance: Instance, values: dict[str, Any], ages: dict[str, float]) -> GpuReading:

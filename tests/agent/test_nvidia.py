@@ -215,6 +215,15 @@ def test_energy_is_the_counters_and_never_negative_nor_of_two_samples(scenario: 
     assert [player.gpus(tick)[0].energy_j for tick in range(6)] == [None, 250.0, None, 250.0, None, None]
 
 
+def test_use_right_after_the_driver_was_loaded_is_doubted(scenario: Scenario, play: Play) -> None:
+    scenario.add_gpu(0)
+    scenario.answer(0, "energy_mj", 150_000)
+    scenario.answer(0, "energy_mj", 5_000_000, tick=2)
+    player = play(scenario, PATIENT_S)
+    (fresh,), (later,) = player.gpus(1), player.gpus(2)
+    assert "driver was loaded" in fresh.notes["utilization_percent"] and "utilization_percent" not in later.notes
+
+
 def test_rates_of_bus_and_links_come_from_counters_where_there_are_any(scenario: Scenario, play: Play) -> None:
     scenario.add_gpu(0)
     scenario.add_gpu(1)
@@ -265,6 +274,8 @@ def test_activity_of_the_parts_comes_from_gpm_where_a_gpu_has_it(scenario: Scena
         scenario.add_gpu(gpu, "NVIDIA H100")
         scenario.answer(gpu, "gpm_support", 1 - gpu)
     scenario.answer(0, "gpm", 2, 805, 3, 250, 5, 400, 10, 333, 1, 990)
+    scenario.answer(0, "util", 100, 0, tick=7)
+    scenario.answer(0, "gpm", 2, 0, tick=7)
     player = play(scenario, PATIENT_S)
     player.read(0)
     first = player.gpus(1)[0]
@@ -275,6 +286,9 @@ def test_activity_of_the_parts_comes_from_gpm_where_a_gpu_has_it(scenario: Scena
     assert parts == (80.5, 25.0, 40.0, 33.3)
     assert hopper.utilization_percent == 90.0
     assert hopper.age_s["sm_active_percent"] == 1.0
+    assert "sm_active_percent" not in hopper.notes
+    player.read(10)
+    assert "doubtful" in player.gpus(11)[0].notes["sm_active_percent"]
     assert older.sm_active_percent is None and "Hopper" in older.unavailable["sm_active_percent"]
 
 

@@ -30,6 +30,7 @@ HEIGHTS = (9, 6, 5, 4, 3, 2, 1)
 HISTORY_HEIGHT = 9
 _GPU_SHOWN = ("all", "utilization_percent", "memory_used_bytes", "memory_total_bytes", "power_w", "temperature_c")
 """Of what a GPU does not have, the reasons are given for what its line shows."""
+_UTILIZATION_MEANS = "the share of time in which any kernel ran, however small"
 SORTS = ("node", "cpu", "memory", "power", "gpu")
 
 _SORT_VALUES: dict[str, Callable[[NodeSampled], float | None]] = {
@@ -194,6 +195,8 @@ def detail(facts: Facts, key: str, palette: Palette, width: int) -> list[Line]:
         return [*lines, Line([("no reading yet", style("muted"))])]
     lines += _cpu_lines(node, sample, palette, width)
     lines += [_gpu_detail(gpu, palette) for gpu in sample.gpus]
+    if any(gpu.utilization_percent is not None for gpu in sample.gpus):
+        lines.append(field_line(palette, "gpu %", _UTILIZATION_MEANS, "muted"))
     lines += reading_lines(sample, palette)
     return lines + _means(node, palette)
 
@@ -234,6 +237,8 @@ def _gpu_detail(gpu: GpuReading, palette: Palette) -> Line:
     line.add(percent(value, 5), style(load_role(value) if value is not None else "muted"))
     line.add(f"  {size(gpu.memory_used_bytes)}/{size(gpu.memory_total_bytes)}  {watts(gpu.power_w)}", style("text"))
     temperature = MISSING if gpu.temperature_c is None else f"{gpu.temperature_c:.0f}°C"
+    if gpu.sm_active_percent is not None:
+        line.add(f"  SMs {percent(gpu.sm_active_percent).strip()}", style("text"))
     line.add(f"  {temperature}  {clean(gpu.name)}", style("text"))
     if gpu.state != "ok":
         line.add(f"  {clean(gpu.state)}", style("bad", bold=True))
