@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
+import threading
 from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import takewhile
@@ -29,7 +30,7 @@ def run_command(command: str, text: str) -> str:
     """Starts the user's command without a shell and does not wait for it; gives why it could not, or nothing."""
     try:
         words = shlex.split(command)
-        subprocess.Popen(
+        process = subprocess.Popen(
             words,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -39,6 +40,7 @@ def run_command(command: str, text: str) -> str:
         )
     except (OSError, ValueError, IndexError) as error:
         return f"the alerts' command cannot be run: {error}"
+    threading.Thread(target=process.wait, name="distmon-alert", daemon=True).start()
     return ""
 
 

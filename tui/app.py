@@ -157,13 +157,12 @@ class DistmonApp(App[int]):
 
     def _draw(self, fresh: tuple[str, ...], measured: Facts | None = None) -> None:
         self._drawn_at = time.monotonic()
-        if self._alerts is not None:
-            for alert in self._alerts.update(self.cockpit.facts):
-                self._call(alert)
         begun = time.thread_time()
         self.cockpit.show(measured or facts(self.state, self.cockpit.facts, fresh))
         if measured is None:
             self._budget.spent(fresh, time.thread_time() - begun)
+        for alert in self._alerts.update(self.cockpit.facts) if self._alerts is not None else ():
+            self._call(alert)
 
     async def _measure(self, fresh: tuple[str, ...]) -> None:
         """In a thread of its own: what walks over very many ranks. No event is taken in meanwhile, and keys are answered."""

@@ -1,0 +1,69 @@
+"""What ranks did lately: by second, over ranks, and who differs in what."""
+
+from __future__ import annotations
+
+import pytest
+
+from distmon.core import events as ev
+from distmon.core.fold import apply
+from distmon.core.measures import rank_rows
+from distmon.core.recent import METRICS, differences, recent
+from distmon.core.state import SessionState
+from distmon.core.synthetic import Script, session
+
+SCRIPT = Script(ranks=8, nodes=2, seconds=30, slow_rank=5, delay_s=0.04)
+
+
+@pytest.fixture(scope="module")
+def state() -> SessionState:
+    state = SessionState()
+    for event in session(SCRIPT):
+        if not isinstance(event, (ev.WorkerExited, ev.JobEnded, ev.SessionEnded)):
+            apply(state, event)
+    return state
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_every_measure_has_a_row_of_seconds_for_every_rank(state: SessionState, metric: str) -> None:
+    found = recent(state, metric)
+    assert sorted(found.rows) == list(range(8))
+    assert all(len(row) == found.seconds for row in found.rows.values())
+    assert all(value is not None for value in found.rows[0][1:])
+
+
+def test_the_late_rank_is_late_in_every_second_and_the_others_are_not(state: SessionState) -> None:
+    found = recent(state, "late")
+    assert all(value == pytest.approx(0.04, abs=0.003) for value in found.rows[5][2:])
+    others = [value for rank, row in found.rows.items() if rank != 5 for value in row[2:] if value is not None]
+    assert max(map(abs, others)) < 0.003
+
+
+def test_the_band_holds_the_median_and_the_late_rank_is_its_edge(state: SessionState) -> None:
+    for band in recent(state, "input_wait").band():
+        if band is not None:
+            low, middle, high = band
+            assert low <= middle <= high
+            assert middle == pytest.approx(0.002, abs=1e-6)
+            assert high > 0.02
+
+
+def test_who_differs_is_told_with_the_phase_and_by_how_much(state: SessionState) -> None:
+    found = differences(rank_rows(state))
+    assert found[5].phase in ("input_wait", "exposed_communication")
+    assert abs(found[5].by_s) == pytest.approx(0.04, abs=0.002)
+    assert max(abs(found[rank].by_s) for rank in found if rank != 5) < 0.002
+
+
+def test_a_step_of_several_seconds_fills_them_all() -> None:
+    state = SessionState()
+    batch = ev.StepsRecorded(
+        at=14.0, node="n", worker="w", rank=0, generation=0, first_step=0, origin=10.0, start_ns=[0], duration_ns=[4 * 10**9]
+    )
+    apply(state, batch)
+    found = recent(state, "step")
+    assert (found.start, found.rows[0]) == (10, [4.0] * 5)
+
+
+def test_nothing_is_told_before_the_first_step() -> None:
+    assert recent(SessionState(), "step").seconds == 0
+    assert differences([]) == {}

@@ -1,0 +1,118 @@
+"""Alerts: errors at once, findings that hold, each once, and nothing that is old."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from distmon.core import events as ev
+from distmon.core.events import AnyEvent
+from distmon.core.fold import apply
+from distmon.core.state import SessionState
+from distmon.core.synthetic import Script, session
+from distmon.core.verdicts import Verdict
+from distmon.tui.alerts import FORGOTTEN_S, HOLDS_S, Alert, Alerts, run_command
+from distmon.tui.view.facts import Facts, facts
+
+if TYPE_CHECKING:
+    from tests.tui.conftest import FakePlayer, Grid, OpenApp
+
+Fold = Callable[[Iterable[AnyEvent]], SessionState]
+EVENTS: list[AnyEvent] = [
+    e
+    for e in session(Script(ranks=2, nodes=1, seconds=20))
+    if not isinstance(e, (ev.WorkerExited, ev.JobEnded, ev.SessionEnded))
+]
+FINDING = Verdict(kind="input_bound", text="all wait for input", evidence="", try_first="")
+
+
+@pytest.fixture
+def before(folded: Fold) -> Facts:
+    return facts(folded(EVENTS))
+
+
+def at(before: Facts, seconds: float, *found: Verdict) -> Facts:
+    apply(before.state, ev.Ticked(at=EVENTS[-1].at + seconds))
+    return replace(before, verdicts=list(found))
+
+
+def test_an_error_is_told_once_and_what_was_there_before_never(before: Facts) -> None:
+    alerts = Alerts()
+    assert alerts.update(before) == []
+    died = ev.WorkerExited(at=before.state.now, host="h", local_rank=0, rank=1, exit_code=137, signal="SIGKILL")
+    apply(before.state, died)
+    assert [(a.text, a.severity, a.screen) for a in alerts.update(before)] == [("rank 1 died: SIGKILL", "error", "events")]
+    assert alerts.update(before) == []
+
+
+def test_only_what_is_wanted_is_told(before: Facts) -> None:
+    alerts = Alerts(["verdicts"])
+    alerts.update(before)
+    apply(before.state, ev.NoticeGiven(at=before.state.now, severity="error", text="bad"))
+    assert alerts.update(before) == []
+
+
+def test_old_news_of_a_late_node_is_no_alert(before: Facts) -> None:
+    alerts = Alerts()
+    alerts.update(before)
+    apply(before.state, ev.NoticeGiven(at=before.state.now - 60, severity="error", text="long ago"))
+    assert alerts.update(before) == []
+
+
+def test_a_finding_is_told_when_it_holds_and_again_only_after_it_was_gone_for_long(before: Facts) -> None:
+    alerts, told = Alerts(["verdicts"]), []
+    alerts.update(at(before, 0))
+    for second in range(1, 200):
+        present = second < 20 or 30 <= second < 50 or second >= 50 + FORGOTTEN_S + 1
+        told += [second for _ in alerts.update(at(before, second, *([FINDING] if present else [])))]
+    assert told == [1 + HOLDS_S, 50 + FORGOTTEN_S + 1 + HOLDS_S]
+
+
+def test_another_state_after_a_seek_is_no_news(before: Facts, folded: Fold) -> None:
+    alerts = Alerts()
+    alerts.update(before)
+    other = facts(folded([*EVENTS, ev.NoticeGiven(at=EVENTS[-1].at, severity="error", text="bad")]))
+    assert alerts.update(other) == []
+
+
+def test_the_command_gets_the_words_and_no_shell(tmp_path: Path) -> None:
+    out = tmp_path / "told"
+    code = f"import os; open({str(out)!r}, 'w').write(os.environ['DISTMON_ALERT'])"
+    assert run_command(f'{sys.executable} -c "{code}"', "rank 1 died; $(rm -rf x)") == ""
+    deadline = time.monotonic() + 30
+    while not (out.exists() and out.read_text()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert out.read_text() == "rank 1 died; $(rm -rf x)"
+    assert "cannot be run" in run_command("/no/such/program", "x")
+    assert "cannot be run" in run_command("'unclosed", "x")
+
+
+async def test_a_toast_says_it_and_a_goes_to_its_moment(
+    open_app: OpenApp, fake_player: type[FakePlayer], text_grid: Grid
+) -> None:
+    player = fake_player(EVENTS)
+    async with open_app(EVENTS, size=(100, 30), player=player) as (app, pilot, source):
+        app.frame()
+        moment = EVENTS[-1].at + 1
+        source.waiting += [ev.NoticeGiven(at=moment, severity="error", text="the disk is full"), ev.Ticked(at=moment)]
+        app.frame()
+        source.waiting.append(ev.Ticked(at=moment + 1))
+        app.frame()
+        await pilot.pause()
+        assert app._last_alert == Alert(moment, "the disk is full", "error", "events")
+        assert any("the disk is full" in row for row in text_grid(app))
+        await pilot.press("a")
+        assert app.cockpit.page.screen_name == "events"
+        assert player.asked == [f"seek {moment - EVENTS[0].at:g}"]
+
+
+async def test_without_an_alert_a_says_so(open_app: OpenApp) -> None:
+    async with open_app(EVENTS) as (app, pilot, _):
+        await pilot.press("a")
+        assert "nothing has called" in app.cockpit.note

@@ -1,0 +1,56 @@
+"""The filter language: words, fields, regular expressions, fuzzy letters, and each of them inverted."""
+
+from __future__ import annotations
+
+import pytest
+
+from distmon.tui.view.filters import Fields, read_filter
+
+NAMES = ("rank", "host", "late", "state")
+ROW: Fields = {"rank": 12, "host": "node-003", "late": 29.9, "state": "slow"}
+
+
+@pytest.mark.parametrize(
+    ("text", "passes"),
+    [
+        ("", True),
+        ("NODE-003", True),
+        ("node-004", False),
+        ("node slow", True),
+        ("node ended", False),
+        ("rank=12", True),
+        ("rank!=12", False),
+        ("rank=1", False),
+        ("late>29", True),
+        ("late>=29.9", True),
+        ("late<29.9", False),
+        ("late<=30", True),
+        ("host=NODE-003", True),
+        ("host~^node-00[34]$", True),
+        ("host~^gpu", False),
+        ("/n.de-0+3/", True),
+        ("/a or b/", False),
+        ("~nd3", True),
+        ("~3dn", False),
+        ("!slow", False),
+        ("!ended", True),
+        ("!late>50 !/gpu/ ~ode", True),
+        ("!rank=12", False),
+        ("weight=3", False),  # no field of these rows: looked for as text
+        ("late>many", False),
+    ],
+)
+def test_terms(text: str, passes: bool) -> None:
+    assert read_filter(text, NAMES).passes(ROW, "12") is passes
+
+
+def test_a_field_without_a_value_passes_no_comparison_but_its_inverse() -> None:
+    row: Fields = {"late": None}
+    assert not read_filter("late>0", NAMES).passes(row)
+    assert read_filter("late!=0", NAMES).passes(row)
+
+
+def test_what_is_wrong_with_an_expression_is_told_and_hides_nothing() -> None:
+    found = read_filter("/(/", NAMES)
+    assert "regular expression" in found.error
+    assert found.passes(ROW)
