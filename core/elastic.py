@@ -105,6 +105,12 @@ def undone(state: SessionState) -> dict[int, Undone]:
     return found
 
 
+def undone_of(state: SessionState, ranks: dict[int, RankSteps]) -> float:
+    """Seconds of the steps that were thrown away of one rank in each generation (generation -> its steps)."""
+    thrown = _undone_from(state)
+    return math.fsum(_after(rank, thrown[number]).duration_ns for number, rank in ranks.items() if number in thrown) / 1e9
+
+
 def _undone_from(state: SessionState) -> dict[int, int]:
     """Generation -> its first step that was thrown away. The oldest worker's state is the one that is handed to the others."""
     word: dict[int, Restore] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 
+from distmon.core.elastic import undone_of
 from distmon.core.measures import elapsed, warmup
 from distmon.core.state import SessionState
 from distmon.core.steps import Generation, RankSteps
@@ -26,6 +27,7 @@ class WallSplit:
     restart: float | None
     """Between the last step of a generation and the first of the next."""
     redone: float | None
+    """Steps since the last commit that a failure undid."""
     tail: float | None
     """From the last step, evaluation or checkpoint to the end of the job."""
     unexplained: float
@@ -87,12 +89,14 @@ def _training(
     spans = rank.span_totals if rank else {}
     busy_until = max(last or 0.0, rank.last_span_end if rank else 0.0)
     unknown = any(warmup(g).steps is None for g in generations)
+    known = len(generations) == 1 or bool(state.elastic.rounds)
+    redone = min(undone_of(state, {g.number: lead for g, lead in zip(generations, leads, strict=True)}), steady)
     return (
         None if unknown else warm,
-        steady,
+        steady - redone,
         float(spans.get("evaluation", 0.0)),
         float(spans.get("checkpoint", 0.0)),
         restart,
-        0.0 if len(generations) == 1 else None,
+        redone if known else None,
         max(end - busy_until, 0.0) if state.job.ended_at is not None else 0.0,
     )

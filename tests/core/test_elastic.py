@@ -11,6 +11,7 @@ from distmon.core import events as ev
 from distmon.core.elastic_lanes import lanes
 from distmon.core.fold import apply
 from distmon.core.state import SessionState
+from distmon.core.wall import wall_split
 
 STEP_S = 0.5
 SAMPLES = 10
@@ -158,6 +159,15 @@ def test_a_death_is_divided_to_the_part() -> None:
     assert books.training_s == pytest.approx(2 * 10 * STEP_S + 20 * STEP_S)
     assert books.unexplained_s == pytest.approx(0.0, abs=1e-6)
     assert (books.redone_steps, books.redone_samples, books.useful_samples) == (2, 4 * SAMPLES, (2 * 10 + 20) * SAMPLES)
+
+
+def test_the_wall_time_has_what_was_redone_too() -> None:
+    """On the line of rank 0: two of its steps were undone, and four seconds passed without one."""
+    found = wall_split(a_death().folded())
+    assert found is not None
+    assert (found.redone, found.steady, found.restart) == pytest.approx((2 * STEP_S, 30 * STEP_S, 4.0))
+    known = [value for value in found.parts().values() if value is not None]
+    assert sum(known) == pytest.approx(32.0)
 
 
 def test_goodput_is_what_counted_of_what_the_slots_that_were_there_could_do() -> None:
