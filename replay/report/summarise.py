@@ -26,6 +26,7 @@ def summarise(state: SessionState, file: str = "", notes: list[str] | None = Non
     job = state.job
     sizes = [g.world_size for _, g in sorted(state.generations.items()) if g.world_size is not None]
     split = measures.step_split(measures.current_generation(state))
+    throughput, overalls = _throughput(state), rank_overalls(state)
     return model.Session(
         session_id=plain(state.session_id),
         started=_iso(job.started.at if job.started else state.started),
@@ -39,12 +40,12 @@ def summarise(state: SessionState, file: str = "", notes: list[str] | None = Non
         ),
         steps=measures.steps(state),
         samples=measures.samples(state),
-        throughput=_throughput(state),
+        throughput=throughput,
         warmup=_warmup(state),
         step_s=split.step_s if split else None,
         step_split_s=_split(split),
         wall_split_s=_wall(state),
-        ranks=[_rank(state, overall) for overall in rank_overalls(state)],
+        ranks=[_rank(state, overall) for overall in overalls],
         nodes=[_node(state, node) for _, node in sorted(state.nodes.items(), key=lambda item: (item[1].host, item[0]))],
         elastic=summarise_elastic(state, lambda at: _since(state, at)),
         failure=_failure(state),
@@ -55,7 +56,7 @@ def summarise(state: SessionState, file: str = "", notes: list[str] | None = Non
         summary=_summary(state, sizes),
         unknown_kinds={plain(kind): times for kind, times in sorted(state.unknown_kinds.items())},
         notes=(notes or []) + _import_warnings(state) + _lost_output(state) + _silent_nodes(state),
-        reasons=_reasons(state),
+        reasons=_reasons(state, throughput, overalls),
     )
 
 
@@ -263,14 +264,13 @@ def _until(state: SessionState, at: float | None) -> str:
     return "the end" if at is None else seconds(_since(state, at))
 
 
-def _reasons(state: SessionState) -> dict[str, str]:
+def _reasons(state: SessionState, throughput: model.Throughput, overalls: list[RankOverall]) -> dict[str, str]:
     """Key (dots for nesting) -> why it is null."""
     generation = measures.current_generation(state)
     reasons: dict[str, str] = {}
-    throughput = measures.throughput(generation)
-    if throughput.mean is None:
-        reasons["throughput"] = throughput.reason or "the steady steps took no time"
-    elif throughput_interval(generation) is None:
+    if throughput.mean_samples_per_s is None:
+        reasons["throughput"] = measures.throughput(generation).reason or "the steady steps took no time"
+    elif throughput.ci95_samples_per_s is None:
         reasons["throughput.ci95_samples_per_s"] = "too few steady steps for an interval: it takes 50"
     if generation is None:
         reasons["step_split_s"] = reasons["warmup"] = "no rank reported a step"
@@ -288,7 +288,7 @@ def _reasons(state: SessionState) -> dict[str, str]:
         reasons["wall_split_s.redone"] = "steps done again after a restart are not told apart: they are in steady"
     if len(state.generations) > 1 and accounts(state) is None:
         reasons["elastic.lost_s"] = "no rendezvous of an elastic launcher was recorded; the sum is wall_split_s.restart"
-    reasons |= _phase_reasons(state)
+    reasons |= _phase_reasons(state, overalls)
     for node in state.nodes.values():
         if measures.node_means(node).power_w is None:
             why = next((r for name, r in node.sample.unavailable.items() if "power" in name), "") if node.sample else ""
@@ -296,13 +296,13 @@ def _reasons(state: SessionState) -> dict[str, str]:
     return reasons
 
 
-def _phase_reasons(state: SessionState) -> dict[str, str]:
+def _phase_reasons(state: SessionState, overalls: list[RankOverall]) -> dict[str, str]:
     """Why phases are missing, in how many steps: what the probes said, once for all ranks that said the same.
 
     A phase that was seen in every step after all needs no reason.
     """
     said: dict[tuple[str, str], list[RankOverall]] = {}
-    for overall in rank_overalls(state):
+    for overall in overalls:
         known = state.ranks.get(overall.rank)
         for name, reason in known.unseen.items() if known else ():
             if not overall.steps or overall.missing.get(name) != 0:
