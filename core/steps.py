@@ -6,7 +6,7 @@ from array import array
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import repeat
 from operator import add
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,6 +26,7 @@ EXACT_PREFIX = 512
 RECENT_STEPS = 256
 USUAL_STEPS = 9
 MAX_SERIES = 65_536
+UNKNOWN = -(1 << 62)
 MAX_BINS = 3_600
 
 if TYPE_CHECKING:
@@ -81,10 +82,6 @@ class Totals(NamedTuple):
         )
 
 
-Row = tuple[int, int | None, int | None, int | None, int | None, int | None]
-"""Duration, the four phases (ns) and samples of one step."""
-
-
 @dataclass(slots=True)
 class RankSteps:
     """The steps of one rank in one generation."""
@@ -98,8 +95,9 @@ class RankSteps:
     epoch: int | None = None
     micro_batches: int = 0
     durations: Quantiles = field(default_factory=Quantiles)
-    prefix: list[Row] = field(default_factory=list)
-    """The first EXACT_PREFIX steps, so that any warm-up within them can be taken off exactly."""
+    prefix: list[Int64s] = field(default_factory=lambda: [array("q") for _ in range(6)])
+    """The first EXACT_PREFIX steps, so that any warm-up within them can be taken off exactly: duration, the four phases and
+    samples, in columns, since a large job has thousands of ranks. UNKNOWN stands for None."""
     checkpoints: list[Totals] = field(default_factory=list)
     """Totals after batches past the prefix, at a widening spacing."""
     batches: deque[StepsRecorded] = field(default_factory=deque)
@@ -111,8 +109,8 @@ class RankSteps:
     def add(self, batch: StepsRecorded) -> Totals:
         """Adds a batch and gives its sums; batches of one worker come in order."""
         count = len(batch.duration_ns)
-        if (room := EXACT_PREFIX - len(self.prefix)) > 0:
-            self.prefix.extend(islice(zip(*_columns(batch), strict=True), room))
+        if (room := EXACT_PREFIX - len(self.prefix[0])) > 0:
+            self._extend_prefix(batch, min(room, count))
         added = batch_totals(batch)
         self.totals = self.totals.plus(added)
         if self.totals.steps > EXACT_PREFIX:
@@ -131,8 +129,8 @@ class RankSteps:
 
     def steady(self, warmup_steps: int) -> Totals:
         """Totals of the steps after the first `warmup_steps`; past the exact prefix, after the next checkpoint."""
-        if warmup_steps <= len(self.prefix):
-            return self.totals.less(_sum(list(zip(*self.prefix[:warmup_steps], strict=True)) or [()] * 6))
+        if warmup_steps <= len(self.prefix[0]):
+            return self.totals.less(_sum([_known(column[:warmup_steps]) for column in self.prefix]))
         for before in self.checkpoints:
             if before.steps >= warmup_steps:
                 return self.totals.less(before)
@@ -179,6 +177,21 @@ class RankSteps:
             if steps >= count:
                 break
         return Totals(steps, duration, samples, sampled, (a, b, c, d), (seen_a, seen_b, seen_c, seen_d))
+
+    def _extend_prefix(self, batch: StepsRecorded, count: int) -> None:
+        columns = (
+            batch.duration_ns,
+            batch.input_wait_ns,
+            batch.compute_ns,
+            batch.exposed_communication_ns,
+            batch.optimizer_ns,
+            batch.samples,
+        )
+        for kept, column in zip(self.prefix, columns, strict=True):
+            if column is None:
+                kept.extend(repeat(UNKNOWN, count))
+            else:
+                kept.extend([UNKNOWN if value is None else value for value in column[:count]])
 
     def _keep(self, batch: StepsRecorded, sums: Totals) -> None:
         self.batches.append(batch)
@@ -242,6 +255,10 @@ def _sum(columns: _Columns) -> Totals:
     (duration, count), *phases, (samples, sampled) = (_sum_known(column) for column in columns)
     (a, seen_a), (b, seen_b), (c, seen_c), (d, seen_d) = phases
     return Totals(count, duration, samples, sampled, (a, b, c, d), (seen_a, seen_b, seen_c, seen_d))
+
+
+def _known(column: Int64s) -> Sequence[int]:
+    return [value for value in column if value != UNKNOWN] if UNKNOWN in column else column
 
 
 def _sum_known(column: Sequence[int | None] | None) -> tuple[int, int]:

@@ -182,7 +182,7 @@ def test_long_runs_stay_bounded_and_exact_in_their_sums() -> None:
         series.add(one)
     assert len(series.reports) <= MAX_SERIES
     assert sum(series.reports) == rank.totals.steps == 3 * MAX_SERIES // length * length
-    assert len(rank.prefix) == EXACT_PREFIX
+    assert len(rank.prefix[0]) == EXACT_PREFIX
     assert len(rank.checkpoints) <= EXACT_PREFIX
     assert rank.steady(5).steps == rank.totals.steps - 5
     assert 0 < rank.steady(5000).steps <= rank.totals.steps - 5000
