@@ -8,13 +8,14 @@ BIN := .venv/bin
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/distmon
 STATE := $(or $(XDG_STATE_HOME),$(HOME)/.local/state)/distmon
 
-.PHONY: help run test check bench cluster lock pictures redo clean
+.PHONY: help run test check bench cluster faults lock pictures redo clean
 help:
 	@echo "make run      the cockpit on a real training of 2 ranks, a minute or two (PYTHON=... trains with a Python of yours)"
 	@echo "make test     all tests"
 	@echo "make check    lint, types and the import rules"
 	@echo "make bench    every benchmark, a JSON line per figure (ONLY=probe: one of $(BENCHES))"
 	@echo "make cluster  tests on several hosts, made of network namespaces, the long ones too (needs root)"
+	@echo "make faults   each fault several times while ranks train, counted record by record; writes docs/faults.md"
 	@echo "make lock     write the locks from what .venv holds"
 	@echo "make redo     five published benchmarks, small: their figures into docs/redo_*.md, half an hour"
 	@echo "make pictures the pictures of the documentation, from the demo session"
@@ -50,6 +51,10 @@ bench:
 cluster:
 	@$(SET_UP)
 	@$(BIN)/pytest tests/cluster -m "" --durations=10
+
+faults:
+	@$(SET_UP)
+	@$(BIN)/python -m tests.faults
 
 lock:
 	@$(SET_UP)
