@@ -8,7 +8,7 @@ BIN := .venv/bin
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/distmon
 STATE := $(or $(XDG_STATE_HOME),$(HOME)/.local/state)/distmon
 
-.PHONY: help run test check bench cluster faults lock pictures redo clean
+.PHONY: help run test check bench cluster faults truth lock pictures redo clean
 help:
 	@echo "make run      the cockpit on a real training of 2 ranks, a minute or two (PYTHON=... trains with a Python of yours)"
 	@echo "make test     all tests"
@@ -16,6 +16,7 @@ help:
 	@echo "make bench    every benchmark, a JSON line per figure (ONLY=probe: one of $(BENCHES))"
 	@echo "make cluster  tests on several hosts, made of network namespaces, the long ones too (needs root)"
 	@echo "make faults   each fault several times while ranks train, counted record by record; writes docs/faults.md"
+	@echo "make truth    docs/truth.md: what the verdicts say against faults that are known; half an hour"
 	@echo "make lock     write the locks from what .venv holds"
 	@echo "make redo     five published benchmarks, small: their figures into docs/redo_*.md, half an hour"
 	@echo "make pictures the pictures of the documentation, from the demo session"
@@ -55,6 +56,11 @@ cluster:
 faults:
 	@$(SET_UP)
 	@$(BIN)/python -m tests.faults
+
+truth:
+	@$(SET_UP)
+	@$(BIN)/python -m tests.truth > docs/truth.md.new && mv docs/truth.md.new docs/truth.md
+	@tail -1 docs/truth.md
 
 lock:
 	@$(SET_UP)

@@ -1,0 +1,118 @@
+"""A Horovod job that knows nothing of distmon, disturbs itself as told, and writes down what it did: the truth of a real trial.
+
+    job.py CAUSE RANK DELAY_S FROM_STEP TO_STEP STEPS LOG_DIR
+
+A step is 100 ms, most of it sleep, so that several ranks fit on two cores.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import horovod.torch as hvd
+import torch
+from torch import Tensor, nn
+
+COMPUTE_S = 0.08
+
+
+def main() -> None:
+    cause, rank, delay, begin, end, steps, log_dir = sys.argv[1:]
+    hvd.init()
+    torch.set_num_threads(1)
+    mine = hvd.rank() == int(rank)
+    fault = Fault(cause if mine else "healthy", float(delay), range(int(begin), int(end)), Path(log_dir))
+    model = Slow(fault)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    loader = torch.utils.data.DataLoader(Samples(fault, int(steps)), batch_size=8)
+    for inputs, targets in loader:
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(inputs), targets).backward()
+        optimizer.step()
+        fault.step += 1
+    fault.close()
+
+
+class Fault:
+    """What one rank does to itself, and its log."""
+
+    def __init__(self, cause: str, delay: float, when: range, log_dir: Path) -> None:
+        self.cause, self.delay, self.when, self.step = cause, delay, when, 0
+        self.log = (log_dir / f"rank{hvd.rank()}.jsonl").open("w")
+        self.wakers: list[subprocess.Popen[bytes]] = []
+        self.scratch = tempfile.TemporaryFile()  # noqa: SIM115
+
+    def here(self, *causes: str) -> bool:
+        """Whether to act now; what is done is written down."""
+        if self.cause not in causes or self.step not in self.when:
+            return False
+        self.log.write(json.dumps({"at": time.time(), "step": self.step, "cause": self.cause, "delay_s": self.delay}) + "\n")
+        return True
+
+    def on_input(self) -> None:
+        if self.here("input"):
+            time.sleep(self.delay)
+        if self.here("disk"):
+            begun = time.monotonic()
+            while time.monotonic() - begun < self.delay:
+                self.scratch.seek(0)
+                self.scratch.write(os.urandom(1 << 16))
+                os.fsync(self.scratch.fileno())
+
+    def on_compute(self) -> None:
+        if self.here("compute"):
+            time.sleep(self.delay)
+        if self.here("cpu_hog"):
+            # As a neighbour that holds the core for a while: real work, as long as the delay.
+            begun = time.thread_time()
+            while time.thread_time() - begun < self.delay:
+                pass
+        if self.here("stopped"):
+            waker = f"import os, time; time.sleep({self.delay}); os.kill({os.getpid()}, {signal.SIGCONT.value})"
+            self.wakers.append(subprocess.Popen([sys.executable, "-S", "-c", waker]))
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    def close(self) -> None:
+        self.log.close()
+        for waker in self.wakers:
+            waker.wait()
+
+
+class Samples(torch.utils.data.Dataset[tuple[Tensor, int]]):
+    """Eight samples a step."""
+
+    def __init__(self, fault: Fault, steps: int) -> None:
+        self.fault, self.steps = fault, steps
+
+    def __len__(self) -> int:
+        return 8 * self.steps
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        if index % 8 == 0:
+            self.fault.on_input()
+        return torch.full((16,), index % 10 / 10), index % 10
+
+
+class Slow(nn.Module):
+    """Sleeps, and then hardly computes."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__()
+        self.fault, self.layer = fault, nn.Linear(16, 10)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        time.sleep(COMPUTE_S)
+        self.fault.on_compute()
+        outputs: Tensor = self.layer(inputs)
+        return outputs
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""Real jobs under horovodrun that disturb themselves: what distmon's verdicts say of the recording, against the job's own log."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from distmon.core import measures
+from distmon.core.fold import apply
+from distmon.core.state import SessionState
+from distmon.core.verdicts import Verdict, verdicts
+from distmon.replay.session_file import Notes, open_session
+
+JOB = Path(__file__).with_name("job.py")
+DISTMON = Path(sys.executable).with_name("distmon")
+BEGIN, END, STEPS = 60, 220, 300
+STOP_S = 16.0
+CAUSES = ("healthy", "input", "compute", "disk", "cpu_hog", "stopped")
+PHASES = {"input": "input_wait", "disk": "input_wait", "compute": "compute", "cpu_hog": "compute"}
+
+
+@dataclass(slots=True)
+class RealTrial:
+    cause: str
+    ranks: int
+    rank: int
+    delay_s: float
+    said: list[str]
+    right: bool
+    victims: list[int]
+    named_after: int | None
+    """Steps from the first delay in the job's own log to the first right naming."""
+    gain: tuple[float, float] | None
+    measured_gain: float | None
+
+
+def run(cause: str, ranks: int, seed: int) -> RealTrial:
+    """One job; `size` is 8 to 12 % of the step."""
+    source = random.Random(f"{cause} {ranks} {seed}")
+    rank, size = source.randrange(ranks), source.uniform(0.08, 0.12)
+    delay, end = (STOP_S, BEGIN + 1) if cause == "stopped" else (0.1 * size, END)
+    with tempfile.TemporaryDirectory() as folder:
+        recording = Path(folder) / "session.jsonl"
+        job = [sys.executable, str(JOB), cause, str(rank), f"{delay:.4f}", str(BEGIN), str(end), str(STEPS), folder]
+        command = [str(DISTMON), "run", "-np", str(ranks), "--headless", "--record", str(recording), "--", *job]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=os.environ | {"OMP_NUM_THREADS": "1"})
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(command)} exited {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+        log = (Path(folder) / f"rank{rank}.jsonl").read_text().splitlines()
+        return _judged(cause, ranks, rank, delay, recording, json.loads(log[0])["step"] if log else None)
+
+
+def _judged(cause: str, ranks: int, rank: int, delay: float, recording: Path, first: int | None) -> RealTrial:
+    expected = ("stall", None, None) if cause == "stopped" else ("straggler", rank, PHASES.get(cause))
+    state, said, victims, named = SessionState(), list[Verdict](), set[int](), None
+    stalled = False
+    for event in open_session(recording).events(Notes()):
+        apply(state, event)
+        step = measures.steps(state)
+        if event.__class__.__name__ == "Ticked" and step < END:
+            said = verdicts(state)
+            stalled = stalled or any(v.kind == "stall" for v in said)
+            victims |= {v.rank for v in said if v.rank is not None and v.rank != rank and v.kind == "straggler"}
+            if named is None and first is not None and any((v.kind, v.rank, v.phase) == expected for v in said):
+                named = step - first
+    late = [v for v in said if v.kind == "straggler" and v.pattern != "transient"]
+    if cause == "stopped":
+        right = stalled and not victims
+    elif cause == "healthy":
+        right = not late and not victims
+    else:
+        right = [(v.kind, v.rank, v.phase) for v in late] == [expected] and not victims
+    gain = next((v.gain_percent for v in late if v.rank == rank), None)
+    measured = None if cause in ("healthy", "stopped") else _measured_gain(state)
+    words = [f"{v.kind} {'' if v.rank is None else v.rank} {v.phase or ''}".strip() for v in (late or said)]
+    return RealTrial(cause, ranks, rank, delay, words, right, sorted(victims), named, gain, measured)
+
+
+def _measured_gain(state: SessionState) -> float:
+    """Percent of the step that was saved when the job took its fault away."""
+    durations, _ = measures.step_series(state.generations[min(state.generations)])
+    slow, fast = durations[BEGIN + 10 : END], durations[END + 5 :]
+    return 100 * (1 - sum(fast) / len(fast) / (sum(slow) / len(slow)))
+
+
+def lines(sizes: Iterable[int], seeds: range) -> Iterator[str]:
+    """A Markdown row for each job as it ends, and a sentence on all."""
+    yield "| ranks | cause | rank | delay | said | right | named after | gain told | gain measured |"
+    yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+    right, gains, count = 0, list[bool](), 0
+    for ranks in sizes:
+        for cause in CAUSES:
+            for seed in seeds:
+                trial = run(cause, ranks, seed)
+                right, count = right + trial.right, count + 1
+                if trial.gain is not None and trial.measured_gain is not None:
+                    gains.append(trial.gain[0] <= trial.measured_gain <= trial.gain[1])
+                yield _row(trial)
+    yield ""
+    yield f"Right class and rank in {right} of {count} jobs; measured gain within the interval in {sum(gains)} of {len(gains)}."
+
+
+def _row(trial: RealTrial) -> str:
+    gain = "–" if trial.gain is None else f"{trial.gain[0]:.1f} to {trial.gain[1]:.1f} %"
+    measured = "–" if trial.measured_gain is None else f"{trial.measured_gain:.1f} %"
+    cells = [
+        str(trial.ranks),
+        trial.cause,
+        "–" if trial.cause == "healthy" else str(trial.rank),
+        "–" if trial.cause == "healthy" else f"{trial.delay_s * 1e3:.1f} ms",
+        ", ".join(trial.said) or "nothing",
+        "yes" if trial.right else "no",
+        "–" if trial.named_after is None else f"{trial.named_after} steps",
+        gain,
+        measured,
+    ]
+    return "| " + " | ".join(cells) + " |"
