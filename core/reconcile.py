@@ -32,7 +32,11 @@ from distmon.core.wall import wall_split
 
 
 class RunFigures(Struct, frozen=True, kw_only=True):
-    """One run. `parts_s` is its wall time, `steady` divided into the phases of a step; they add up to `wall_s`."""
+    """One run. `parts_s` is its wall time; they add up to `wall_s`.
+
+    The steady part is divided into the phases of a step, and what is waited for allreduce into waiting for the last rank
+    (`straggler_wait`) and the rest.
+    """
 
     ranks: int
     wall_s: float
@@ -103,12 +107,16 @@ def run_figures(state: SessionState) -> RunFigures | None:
 
 
 def _with_phases(parts: dict[str, float], state: SessionState) -> dict[str, float]:
-    """The steady time divided as the mean steady step is."""
-    steady = parts.pop("steady", 0.0)
-    split = step_split(current_generation(state))
-    if split is None:
+    """The steady time divided as the mean steady step is; of what is waited for allreduce, what the last rank does not wait."""
+    steady, generation = parts.pop("steady", 0.0), current_generation(state)
+    split = step_split(generation)
+    if split is None or generation is None:
         return parts | {"steady": steady}
-    shares = {name: split.share(name) for name in ALL_PHASES}
+    shares = {name: split.share(name) or 0.0 for name in ALL_PHASES}
+    arrivals = generation.arrivals
+    if rank_ns := arrivals.joined_ns * len(arrivals.ranks):
+        shares["straggler_wait"] = min(arrivals.waiting_ns / rank_ns, shares["exposed_communication"])
+        shares["exposed_communication"] -= shares["straggler_wait"]
     return parts | {f"steady {name}": steady * share for name, share in shares.items() if share}
 
 

@@ -140,7 +140,8 @@ def _parts(found: ScalingReport) -> Table:
 def part_name(name: str) -> str:
     """`steady compute` as people say it."""
     steady, _, phase = name.partition(" ")
-    return f"{steady}, {PHASE_NAMES.get(phase, phase)}" if phase else name.replace("_", " ")
+    known = PHASE_NAMES.get(phase, phase.replace("_", " "))
+    return f"{steady}, {known}" if phase else name.replace("_", " ")
 
 
 def _fit(fit: Fit) -> str:

@@ -47,6 +47,18 @@ def test_a_sessions_parts_add_up_to_its_wall_time() -> None:
     assert {"steady compute", "steady exposed_communication", "steady input_wait"} <= set(found.parts_s)
 
 
+def test_waiting_for_the_last_rank_is_told_from_communication() -> None:
+    """One of four ranks is 30 ms late: the others wait for it, so that it is three quarters of 30 ms of the mean step."""
+    state = SessionState()
+    for event in session(Script(ranks=4, nodes=1, seconds=60, step_s=0.1, slow_rank=1, delay_s=0.03)):
+        apply(state, event)
+    found = run_figures(state)
+    assert found is not None
+    steps = found.samples / 4 / 32
+    assert found.parts_s["steady straggler_wait"] / steps == pytest.approx(0.75 * 0.03, rel=0.15)
+    assert math.fsum(found.parts_s.values()) == pytest.approx(found.wall_s, rel=1e-6)
+
+
 def test_a_session_without_steps_has_no_figures() -> None:
     assert run_figures(SessionState()) is None
 
