@@ -47,7 +47,7 @@ def _notes(rows: list[Reconciled], basis: str) -> list[str]:
     fastest = max(rows, key=lambda row: row.throughput_samples_per_s.estimate)
     if fastest.ranks < rows[-1].ranks:
         notes.append(f"throughput is highest with {count(fastest.ranks, 'rank')} and falls beyond: more ranks make it slower")
-    above = [row for row in rows[1:] if row.speedup_by_speed.low > row.ranks / rows[0].ranks]
+    above = [row for row in rows[1:] if row.speedup_by_speed.low > 1.01 * row.ranks / rows[0].ranks]
     if above:
         sizes = " and ".join(str(row.ranks) for row in above)
         notes.append(f"with {sizes} ranks the speedup is above ideal: a cache that fits, a clock that differs, or unequal work")
