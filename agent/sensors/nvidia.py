@@ -97,10 +97,10 @@ class NvidiaSensor:
         for row in rows:
             condition, fresh = self._hear(row, now_ns)
             conditions.append(condition)
-            if self._log is not None and fresh is not None and fresh.unavailable.pop("last_xid", ""):
-                fresh.notes["last_xid"] = _FROM_THE_LOG
             codes = [*(fresh.xids if fresh else ()), *(xid.code for xid in logged if xid.address == row.address)]
             notices += _xid_notices(row, codes)
+            if self._log is not None and fresh is not None and fresh.unavailable.pop("last_xid", "") and row.last_xid is not None:
+                fresh.notes["last_xid"] = _FROM_THE_LOG
             gpus += _readings(row, condition, fresh, now_ns)
         notices += _notices_of_change(rows, conditions)
         self._judge(conditions, now_ns)
