@@ -1,9 +1,10 @@
-"""Random keys, clicks, sizes and events: no error, and the screen is whole after each."""
+"""Random keys, clicks, sizes and events on all screens: no error, and the screen is whole after each."""
 
 from __future__ import annotations
 
 import os
 import random
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,8 +23,16 @@ ROUNDS = int(os.environ.get("DISTMON_MONKEY_ROUNDS", "40"))
 
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_random_use(
-    open_app: OpenApp, fake_job: type[FakeJob], fake_player: type[FakePlayer], text_grid: Grid, seed: int
+    open_app: OpenApp,
+    fake_job: type[FakeJob],
+    fake_player: type[FakePlayer],
+    text_grid: Grid,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    seed: int,
 ) -> None:
+    monkeypatch.chdir(tmp_path)  # views are saved in the current folder
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     dice = random.Random(seed)
     events = list(session(Script(ranks=12, nodes=3, seconds=40, slow_rank=5, delay_s=0.02, gpus_per_node=2)))
     player = fake_player(events) if seed == 2 else None
@@ -45,7 +54,7 @@ async def test_random_use(
                 await pilot.pause()
         assert app.is_running
         await pilot.resize_terminal(100, 30)
-        for _ in range(6):
+        for _ in range(20):
             await pilot.press("escape")
         await pilot.pause()
         rows = text_grid(app)

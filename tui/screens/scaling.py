@@ -56,7 +56,7 @@ class ScalingPage(Page):
         if abs(facts.state.now - self._live_at) >= LIVE_EVERY_S:
             self._live_at = facts.state.now
             self._runs[LIVE] = replace(self._runs[LIVE], figures=run_figures(facts.state))
-        baseline = self.baseline or self._smallest()
+        baseline = self.baseline if self.baseline is not None else self._smallest()
         caption = [(f"against {self._runs[baseline].name}", "accent")] if baseline is not None else []
         self.table.show(list(self._runs), partial(view.cells, self._runs, baseline), caption)
         self.bars.show(partial(view.bar_lines, self._runs, baseline))

@@ -59,11 +59,13 @@ class CursorLog(LogView):
             self.put_cursor(None)
             self.follow()
             return
-        page, far = max(self._rows - 1, 1), len(self._lines)
-        steps = {"up": -1, "down": 1, "page_up": -page, "page_down": page, "first": -far}
+        page = max(self._rows - 1, 1)
+        steps = {"up": -1, "down": 1, "page_up": -page, "page_down": page, "first": -len(self._lines)}
         first, last = self._lines[0].number, self._lines[-1].number
-        here = self.cursor if self.cursor is not None else self._lines[self._end() - 1].number - steps[where]
-        self.put_cursor(min(max(here + steps[where], first), last))
+        if self.cursor is None and where != "first":
+            self.put_cursor(self._lines[self._end() - 1].number)
+        else:
+            self.put_cursor(min(max((first if self.cursor is None else self.cursor) + steps[where], first), last))
 
     def put_cursor(self, number: int | None) -> None:
         """To a line, scrolled into view."""
