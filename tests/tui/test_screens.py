@@ -1,0 +1,514 @@
+"""Going from screen to screen, and what each of them does: keys, mouse, drill-down, crosshair, files, clipboard."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+from xml.etree import ElementTree
+
+import pytest
+
+from distmon.core import events as ev
+from distmon.core.events import AnyEvent
+from distmon.core.synthetic import Script, session
+from distmon.tui.app import DistmonApp
+from distmon.tui.bindings import COMMANDS
+from distmon.tui.screens.logs import Events, Logs
+from distmon.tui.screens.node import NodeDetail
+from distmon.tui.screens.nodes import Nodes
+from distmon.tui.screens.page import Page
+from distmon.tui.screens.ranks import Ranks
+from distmon.tui.screens.registry import SCREENS, TABS, entry
+from distmon.tui.screens.scaling import ScalingPage
+from distmon.tui.screens.timeline import Timeline
+from distmon.tui.screens.verdicts import Verdicts
+from distmon.tui.view.measures import RANK_MEASURES, UNIT_MEASURES
+
+if TYPE_CHECKING:
+    from tests.tui.conftest import FakePlayer, Grid, OpenApp
+
+P = TypeVar("P", bound=Page)
+SCRIPT = Script(ranks=16, nodes=4, seconds=40, slow_rank=5, delay_s=0.03, gpus_per_node=2)
+RUNNING: list[AnyEvent] = [
+    event for event in session(SCRIPT) if not isinstance(event, (ev.WorkerExited, ev.JobEnded, ev.SessionEnded))
+]
+END = RUNNING[-1].at
+OWN = ("overview", "nodes", "ranks", "scaling", "timeline", "events", "logs", "verdicts")
+
+
+def page(app: DistmonApp, kind: type[P]) -> P:
+    shown = app.cockpit.page
+    assert isinstance(shown, kind)
+    return shown
+
+
+@pytest.fixture(autouse=True)
+def no_recordings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+# --- the frame ----------------------------------------------------------------------------------------------------
+
+
+def test_names_and_keys_of_screens_are_their_own() -> None:
+    names = [screen.name for screen in SCREENS]
+    keys = [key for screen in SCREENS for key in screen.keys]
+    assert len(names) == len(set(names)) and len(keys) == len(set(keys))
+    assert set(OWN) <= set(names)
+    with pytest.raises(KeyError):
+        entry("nowhere")
+
+
+def test_every_place_in_the_table_of_bindings_is_there() -> None:
+    assert {command.where for command in COMMANDS} <= {"app", "screen", "bar", *(screen.name for screen in SCREENS)}
+
+
+@pytest.mark.parametrize("number", [0, 1])
+async def test_each_key_goes_to_its_screen_and_escape_comes_back(open_app: OpenApp, text_grid: Grid, number: int) -> None:
+    async with open_app(RUNNING, size=(120, 40)) as (app, pilot, _):
+        for name in OWN[1:]:
+            await pilot.press(entry(name).keys[number])
+            assert app.cockpit.page.screen_name == name
+            assert f"› {entry(name).title}" in text_grid(app)[0]
+            assert app.screen.focused in app.cockpit.page.panels.values()
+        for name in reversed(OWN[:-1]):
+            await pilot.press("escape")
+            assert app.cockpit.page.screen_name == name
+        await pilot.press("escape")
+        assert app.cockpit.page.screen_name == "overview"
+
+
+async def test_a_click_on_a_tab_goes_there(open_app: OpenApp, text_grid: Grid) -> None:
+    async with open_app(RUNNING, size=(160, 40)) as (app, pilot, _):
+        for title in ("Ranks", "Verdicts", "Overview"):
+            await pilot.click("#tabs", offset=(text_grid(app)[2].index(title), 0))
+            assert entry(app.cockpit.page.screen_name).title == title
+        left = text_grid(app)[2].index("Ranks")
+        await pilot.press("question_mark")
+        await pilot.click(offset=(left, 2))
+        assert app.cockpit.page.screen_name == "overview"
+
+
+@pytest.mark.parametrize("size", [(40, 12), (80, 24), (200, 60)])
+async def test_every_tab_fits_or_is_left_out_but_for_the_current_one(
+    open_app: OpenApp, text_grid: Grid, size: tuple[int, int]
+) -> None:
+    async with open_app(RUNNING, size=size) as (app, pilot, _):
+        for screen in TABS:
+            app.cockpit.go(screen.name)
+            await pilot.pause()
+            rows = text_grid(app)
+            assert all(len(row) <= size[0] for row in rows)
+            assert "quit" in rows[-1]
+            if size[1] >= 30:
+                assert screen.title in rows[2]
+
+
+async def test_the_palette_goes_to_screens(open_app: OpenApp) -> None:
+    async with open_app(RUNNING) as (app, pilot, _):
+        await pilot.press("ctrl+p")
+        await pilot.pause()
+        await pilot.press(*"timeline", "enter")
+        await pilot.pause()
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        assert app.cockpit.page.screen_name == "timeline"
+
+
+async def test_a_screen_that_is_not_shown_costs_nothing(open_app: OpenApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with open_app(RUNNING) as (app, pilot, source):
+        await pilot.press("f4", "f2")
+        drawn: list[str] = []
+        for shown in app.cockpit.pages.values():
+            monkeypatch.setattr(shown, "draw_parts", lambda facts, parts, name=shown.screen_name: drawn.append(name))
+        source.waiting.append(ev.Ticked(at=END + 1))
+        app.frame()
+        assert drawn == ["overview"]
+
+
+# --- ranks --------------------------------------------------------------------------------------------------------
+
+
+async def test_ranks_show_who_differs_first_and_one_rank_is_selected_in_all_panels(
+    open_app: OpenApp, text_grid: Grid
+) -> None:
+    async with open_app(RUNNING, size=(120, 40)) as (app, pilot, _):
+        await pilot.press("f4")
+        ranks = page(app, Ranks)
+        assert ranks.table.model.keys[0] == 5
+        assert any("input wait +" in row or "exposed comm -" in row for row in text_grid(app))
+        await pilot.press("1", "right", "right", "right")
+        assert ranks.heat.selected == ranks.table.model.selected == ranks.ripple.selected == 2
+        await pilot.press("3", "g")
+        assert ranks.heat.selected == 5
+        await pilot.press("enter")
+        assert "› Ranks › rank 5" in text_grid(app)[0]
+        await pilot.press("escape")
+        assert ranks.choices.details is None
+
+
+async def test_d_goes_through_all_measures_of_ranks(open_app: OpenApp, text_grid: Grid) -> None:
+    async with open_app(RUNNING, size=(120, 40)) as (app, pilot, _):
+        await pilot.press("f4")
+        for measure in (*RANK_MEASURES[1:], RANK_MEASURES[0]):
+            await pilot.press("d")
+            assert f" {measure.title} " in text_grid(app)[4]
+
+
+async def test_filter_and_problems_only_hold_for_heat_map_and_table_alike(open_app: OpenApp) -> None:
+    async with open_app(RUNNING, size=(120, 40)) as (app, pilot, _):
+        await pilot.press("f4", "slash", *"host=node-002", "enter")
+        ranks = page(app, Ranks)
+        assert sorted(ranks.table.model.keys) == [8, 9, 10, 11]
+        assert list(ranks.heat.keys) == [8, 9, 10, 11]
+        await pilot.press("escape", "p")
+        assert ranks.table.model.keys == [5]
+        await pilot.press("p")
+        assert len(ranks.table.model.keys) == 16
+
+
+async def test_the_time_by_rank_map_is_selected_with_the_mouse(open_app: OpenApp) -> None:
+    async with open_app(RUNNING, size=(200, 60)) as (app, pilot, _):
+        await pilot.press("f4")
+        ranks = page(app, Ranks)
+        await pilot.click("#ripple", offset=(20, 1))
+        assert ranks.ripple.selected == 5
+        await pilot.click("#ripple", offset=(20, 1), times=2)
+        assert ranks.choices.details == ("rank", 5)
+
+
+# --- nodes --------------------------------------------------------------------------------------------------------
+
+
+async def test_from_the_nodes_to_a_gpu_to_its_node_to_a_rank_and_all_the_way_back(
+    open_app: OpenApp, text_grid: Grid
+) -> None:
+    async with open_app(RUNNING, size=(120, 40)) as (app, pilot, _):
+        await pilot.press("f3", "right", "down", "right")
+        nodes = page(app, Nodes)
+        assert nodes.heat.selected == ("n1", 1, -1)
+        assert nodes.table.model.selected == "n1"
+        await pilot.press("enter")
+        node = page(app, NodeDetail)
+        assert node.key == "n1"
+        assert "› Node › node-001" in text_grid(app)[0]
+        await pilot.press("5", "down", "enter")
+        ranks = page(app, Ranks)
+        assert ranks.choices.details == ("rank", 4)
+        await pilot.press("escape", "escape")
+        assert page(app, NodeDetail) is node
+        await pilot.press("escape")
+        assert page(app, Nodes) is nodes
+
+
+async def test_the_node_screen_has_every_part_of_the_node(open_app: OpenApp, text_grid: Grid) -> None:
+    sample = ev.NodeSampled(
+        at=END,
+        node="n0",
+        interval_s=1.0,
+        cores_percent=[100.0, 0.0, None],
+        power=[ev.PowerRail(name="VDD_IN", watts=12.0, source="ina3221")],
+        temperatures=[ev.Temperature(name="tj", celsius=61.0)],
+        engines=[ev.EngineReading(name="NVENC", utilization_percent=40.0, clock_mhz=700.0)],
+        gpus=[ev.GpuReading(index=0, utilization_percent=12.0, ranks=[3], throttle=["thermal"], name="Orin")],
+        processes=[ev.ProcessReading(pid=4242, rank=3, cpu_percent=99.0, memory_bytes=1 << 30, threads=17)],
+    )
+    async with open_app([*RUNNING, sample], size=(200, 60)) as (app, pilot, _):
+        app.cockpit.go("node", "n0")
+        await pilot.pause()
+        screen = "\n".join(text_grid(app))
+        for part in ("VDD_IN", "tj", "NVENC", "thermal", "Orin", "4242", "17", "2 of 3 on"):
+            assert part in screen, part
+        await pilot.press("3", "down", "enter")
+        assert page(app, Ranks).choices.details == ("rank", 3)
+
+
+async def test_d_goes_through_all_measures_of_nodes_and_a_lost_node_is_marked(open_app: OpenApp, text_grid: Grid) -> None:
+    silent = [ev.Ticked(at=END + 60)]
+    async with open_app([*RUNNING, *silent], size=(120, 40)) as (app, pilot, _):
+        await pilot.press("f3")
+        assert "\n".join(text_grid(app)).count("✖ lost") == 4
+        for measure in (*UNIT_MEASURES[1:], UNIT_MEASURES[0]):
+            await pilot.press("d")
+            assert measure.title in text_grid(app)[4]
+
+
+# --- charts -------------------------------------------------------------------------------------------------------
+
+
+async def test_the_crosshair_is_the_same_on_all_charts_and_the_keys_move_it(open_app: OpenApp, text_grid: Grid) -> None:
+    async with open_app(RUNNING, size=(120, 40)) as (app, pilot, _):
+        app.cockpit.go("node", "n0")
+        await pilot.pause()
+        await pilot.press("x")
+        assert app.cockpit.cross == END
+        await pilot.press("left", "left")
+        assert app.cockpit.cross is not None and app.cockpit.cross < END
+        assert text_grid(app)[4].count(" at 0:") == 2
+        await pilot.press("x")
+        assert app.cockpit.cross is None
+
+
+async def test_the_mouse_points_zooms_and_drags(open_app: OpenApp) -> None:
+    async with open_app(RUNNING, size=(120, 40)) as (app, pilot, _):
+        chart = app.cockpit.page.panels["throughput"]
+        await pilot.hover("#throughput", offset=(30, 5))
+        await pilot.pause()
+        assert app.cockpit.cross is not None
+        await pilot.hover("#ranks", offset=(5, 5))
+        await pilot.pause()
+        assert app.cockpit.cross is None
+        await pilot.press("w", "w", "w")
+        assert app.cockpit.page.time_view.window_s == 900.0
+        app.cockpit.page.on_chart_zoomed(type(chart).Zoomed(1))
+        assert app.cockpit.page.time_view.window_s == 300.0
+        app.cockpit.page.on_chart_zoomed(type(chart).Zoomed(-1))
+        app.cockpit.page.on_chart_zoomed(type(chart).Zoomed(-1))
+        assert app.cockpit.page.time_view.window_s is None
+
+
+async def test_a_window_goes_back_in_time_and_follows_again_at_the_end(open_app: OpenApp) -> None:
+    long = [*RUNNING, ev.Ticked(at=END + 400)]
+    async with open_app(long) as (app, pilot, _):
+        await pilot.press("less_than_sign")
+        assert "whole session" in app.cockpit.note
+        await pilot.press("w", "less_than_sign")
+        assert app.cockpit.page.time_view.end == END + 400 - 15
+        await pilot.press("greater_than_sign")
+        assert app.cockpit.page.time_view.end is None
+        for _ in range(60):
+            await pilot.press("less_than_sign")
+        end = app.cockpit.page.time_view.end
+        assert end is not None and end >= app.cockpit.facts.origin + 60 - 1
+
+
+async def test_l_makes_the_value_axis_logarithmic(open_app: OpenApp, text_grid: Grid) -> None:
+    async with open_app(RUNNING, size=(120, 40)) as (app, pilot, _):
+        before = text_grid(app)
+        await pilot.press("l")
+        assert app.cockpit.page.time_view.log
+        assert text_grid(app) != before
+        await pilot.press("l")
+        assert text_grid(app) == before
+
+
+# --- events and logs ----------------------------------------------------------------------------------------------
+
+
+def said(rank: int, text: str, at: float = END, output: str = "stdout") -> ev.OutputWritten:
+    host = f"node-{rank // 4:03d}"
+    return ev.OutputWritten(at=at, rank=rank, host=host, local_rank=rank % 4, output=output, lines=[text])  # type: ignore[arg-type]
+
+
+async def test_a_line_of_many_ranks_is_one_and_c_tells_them_apart(open_app: OpenApp, text_grid: Grid) -> None:
+    lines = [said(rank, "CUDA out of memory", output="stderr") for rank in range(16)]
+    async with open_app([*RUNNING, *lines]) as (app, pilot, _):
+        await pilot.press("f8")
+        rows = [row for row in text_grid(app) if "CUDA out of memory" in row]
+        assert len(rows) == 1 and "×16 ranks" in rows[0] and "!" in rows[0]
+        await pilot.press("c")
+        assert len([row for row in text_grid(app) if "CUDA out of memory" in row]) >= 13
+
+
+async def test_the_same_line_of_one_rank_twice_or_much_later_stays_two(open_app: OpenApp) -> None:
+    lines = [said(0, "again", END), said(0, "again", END), said(1, "again", END + 60)]
+    async with open_app([*RUNNING, *lines]) as (app, pilot, _):
+        await pilot.press("f8", "slash", *"again", "enter")
+        assert len(page(app, Logs).lines._lines) == 3
+
+
+async def test_logs_of_a_rank_by_r_and_by_filter_of_fields(open_app: OpenApp, text_grid: Grid) -> None:
+    lines = [said(rank, f"hello {rank}") for rank in range(16)]
+    async with open_app([*RUNNING, *lines], size=(100, 40)) as (app, pilot, _):
+        await pilot.press("f8")
+        logs = page(app, Logs)
+        await pilot.press("slash", *"host=node-002 !/9/", "enter")
+        assert [line.text for line in logs.lines._lines] == ["hello 8", "hello 10", "hello 11"]
+        await pilot.press("up", "r", "escape")
+        assert logs.choices.only_rank == 11
+        assert [line.text for line in logs.lines._lines] == ["hello 11"]
+        assert "› Logs › rank 11" in text_grid(app)[0]
+        await pilot.press("r")
+        assert logs.choices.only_rank is None
+
+
+async def test_a_cursor_stops_following_holds_its_line_and_points_at_its_moment(open_app: OpenApp) -> None:
+    async with open_app(RUNNING) as (app, pilot, source):
+        await pilot.press("f8", "up", "up")
+        lines = page(app, Logs).lines
+        held = lines.cursor
+        assert not lines.following and app.cockpit.cross == END - 1
+        source.waiting += [said(0, f"more {i}", END + 1) for i in range(200)]
+        app.frame()
+        await pilot.pause()
+        assert lines.cursor == held
+        await pilot.press("G")
+        assert lines.following and lines.cursor is None and app.cockpit.cross is None
+
+
+async def test_enter_on_an_event_takes_the_recording_there_and_back(
+    open_app: OpenApp, fake_player: type[FakePlayer]
+) -> None:
+    player = fake_player(RUNNING, position_s=33.0)
+    async with open_app(RUNNING, player=player) as (app, pilot, _):
+        await pilot.press("f7", "g")
+        events = page(app, Events)
+        await pilot.press("down", "enter")
+        at = events.feed().entry(1)
+        assert at is not None
+        there = f"seek {at.at - RUNNING[0].at:g}"
+        assert player.asked == [there]
+        app.frame()
+        await pilot.press("enter")
+        assert player.asked[-1] == "seek 33"
+
+
+async def test_an_event_of_a_live_session_is_shown_by_the_crosshair(open_app: OpenApp) -> None:
+    async with open_app(RUNNING) as (app, pilot, _):
+        await pilot.press("f7", "g", "enter")
+        assert app.cockpit.cross == RUNNING[0].at
+        assert "crosshair" in app.cockpit.note
+
+
+async def test_problems_only_leaves_warnings_and_errors(open_app: OpenApp) -> None:
+    notice = ev.NoticeGiven(at=END, severity="warning", text="the disk fills up")
+    async with open_app([*RUNNING, notice]) as (app, pilot, _):
+        await pilot.press("f7", "p")
+        assert [line.text for line in page(app, Events).lines._lines] == ["the disk fills up"]
+
+
+async def test_a_wrong_expression_is_told(open_app: OpenApp, text_grid: Grid) -> None:
+    async with open_app(RUNNING, size=(120, 30)) as (_, pilot, _):
+        app = pilot.app
+        await pilot.press("f7", "slash", *"/(/")
+        assert any("regular expression" in row for row in text_grid(app))
+
+
+# --- verdicts, timeline, scaling ----------------------------------------------------------------------------------
+
+
+async def test_a_verdict_has_evidence_gain_try_and_check_and_enter_goes_to_its_rank(
+    open_app: OpenApp, text_grid: Grid
+) -> None:
+    async with open_app(RUNNING, size=(120, 40)) as (app, pilot, _):
+        await pilot.press("f9", "down", "down", "up")
+        verdicts = page(app, Verdicts)
+        screen = "\n".join(text_grid(app))
+        for heading in ("because", "would gain", "try", "to check"):
+            assert heading in screen, heading
+        selected = verdicts.table.model.selected
+        assert selected is not None and selected[1] == 5
+        await pilot.press("enter")
+        assert page(app, Ranks).choices.details == ("rank", 5)
+
+
+async def test_the_timeline_has_a_lane_per_slot_and_says_how_a_worker_ended(open_app: OpenApp, text_grid: Grid) -> None:
+    died = ev.WorkerExited(at=END, host="node-001", local_rank=1, rank=5, exit_code=137, signal="SIGKILL")
+    async with open_app([*RUNNING, died], size=(120, 40)) as (app, pilot, _):
+        await pilot.press("f6")
+        timeline = page(app, Timeline)
+        assert len(timeline.lanes.model.keys) == 16
+        await pilot.press("g", *["down"] * 5)
+        assert timeline.lanes.model.selected == ("node-001", 1)
+        await pilot.press("2", "down")
+        assert app.cockpit.cross is not None
+
+
+async def test_the_timeline_of_an_elastic_job_accounts_for_what_changes_cost(open_app: OpenApp, text_grid: Grid) -> None:
+    started = ev.JobStarted(at=RUNNING[0].at, job="j", command=["python", "t.py"], np=16, min_np=8, max_np=16)
+    events = [started if isinstance(event, ev.JobStarted) else event for event in RUNNING]
+    lost = ev.MembershipChanged(at=END, change="host_failed", host="node-003", detail="no route")
+    async with open_app([*events, lost], size=(200, 60)) as (app, pilot, _):
+        await pilot.press("f6")
+        screen = "\n".join(text_grid(app))
+        for part in ("training", "detection", "below capacity", "goodput", "host failed node-003", "no route"):
+            assert part in screen, part
+
+
+async def test_scaling_reads_a_recording_beside_the_screen_and_compares(
+    open_app: OpenApp, text_grid: Grid, tmp_path: Path
+) -> None:
+    from distmon.replay.recorder import Recorder
+
+    folder = tmp_path / "state" / "distmon" / "sessions"
+    folder.mkdir(parents=True)
+    recorder = Recorder(folder / "half.jsonl")
+    for event in session(Script(ranks=8, nodes=2, seconds=40, slow_rank=5, delay_s=0.03)):
+        recorder.write(event)
+    recorder.close()
+    (folder / "broken.jsonl").write_text("not a recording\n")
+    async with open_app(RUNNING, size=(120, 40)) as (app, pilot, _):
+        await pilot.press("f5")
+        scaling = page(app, ScalingPage)
+        for name in ("half", "broken"):
+            scaling.table.select(str(folder / f"{name}.jsonl"))
+            await pilot.press("enter")
+            await app.workers.wait_for_complete()
+            await pilot.pause()
+        row = next(row for row in text_grid(app) if "this session" in row)
+        assert "2.00x" in row and "100%" in row
+        assert any("against half.jsonl" in row for row in text_grid(app))
+        await pilot.press("b")
+        assert "read first" in app.cockpit.note
+        scaling.table.select("")
+        await pilot.press("b")
+        assert any("against this session" in row for row in text_grid(app))
+
+
+# --- out of the screen --------------------------------------------------------------------------------------------
+
+
+async def test_the_view_goes_into_files_that_other_programs_read_and_never_over_another(
+    open_app: OpenApp, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with open_app(RUNNING, size=(120, 40)) as (app, pilot, _):
+        await pilot.press("f4")
+        for kind in "shtcj":
+            await pilot.press("e", kind)
+        await pilot.press("e", "j", "e", "escape")
+        assert app.cockpit.question == ""
+    assert sorted(path.name for path in tmp_path.glob("distmon-*")) == [
+        "distmon-ranks-2.json", "distmon-ranks.csv", "distmon-ranks.html", "distmon-ranks.json", "distmon-ranks.svg",
+        "distmon-ranks.txt",
+    ]  # fmt: skip
+    ElementTree.parse(tmp_path / "distmon-ranks.svg")
+    assert "every rank" in (tmp_path / "distmon-ranks.txt").read_text()
+    assert "every rank" in (tmp_path / "distmon-ranks.html").read_text()
+    rows = list(csv.DictReader((tmp_path / "distmon-ranks.csv").read_text().splitlines()))
+    assert rows[0]["rank"] == "5" and len(rows) == 16
+    assert json.loads((tmp_path / "distmon-ranks.json").read_text()) == rows
+
+
+async def test_every_panel_has_data_for_a_file(open_app: OpenApp) -> None:
+    async with open_app(RUNNING, size=(120, 40)) as (app, pilot, _):
+        for name in (*OWN, "node"):
+            app.cockpit.go(name)
+            await pilot.pause()
+            await pilot.pause()
+            for panel_name, panel in app.cockpit.page.panels.items():
+                records = panel.records()
+                assert records, (name, panel_name)
+                json.dumps(list(records))
+                assert panel.selected_records()
+
+
+async def test_a_folder_that_takes_no_file_is_told(
+    open_app: OpenApp, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with open_app(RUNNING) as (app, pilot, _):
+        monkeypatch.setattr("os.open", lambda *arguments: (_ for _ in ()).throw(PermissionError(13, "Permission denied")))
+        await pilot.press("e", "t")
+        assert "cannot be saved" in app.cockpit.note and "Permission denied" in app.cockpit.note
+
+
+async def test_y_copies_the_selected_row(open_app: OpenApp) -> None:
+    async with open_app(RUNNING, size=(120, 40)) as (app, pilot, _):
+        await pilot.press("f4", "g", "y")
+        assert app.clipboard.startswith("5\tnode-001\t")
+        assert "copied 1 line" in app.cockpit.note
+        await pilot.press("f7", "y")
+        assert app.clipboard.count("\n") > 3
