@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from distmon.core import events as ev
+from distmon.core.clocks import certain_offset, moved, node_of
 from distmon.core.death import death
 from distmon.core.epochs import add_metrics, add_steps
 from distmon.core.hangs import describe, find_hang, steps_go_on, take_stack
@@ -38,6 +39,8 @@ _Handler = Callable[[SessionState, Any], None]
 def apply(state: SessionState, event: ev.AnyEvent) -> None:
     """Changes the state by what happened."""
     state.events += 1
+    if state.clock_offsets and (offset_s := state.clock_offsets.get(node_of(event))) is not None:
+        event = moved(event, offset_s)
     state.now = max(state.now, event.at)
     handler = _HANDLERS.get(type(event))
     if handler is not None:
@@ -380,6 +383,14 @@ def _clock_stepped(state: SessionState, event: ev.ClockStepped) -> None:
 def _clock_offset_estimated(state: SessionState, event: ev.ClockOffsetEstimated) -> None:
     node = _node(state, event.node)
     node.clock_offset_s, node.clock_round_trip_s = event.offset_s, event.round_trip_s
+    offset_s = certain_offset(event)
+    if offset_s is None:
+        state.clock_offsets.pop(event.node, None)
+        return
+    if event.node not in state.clock_offsets:
+        text = f"the clock of {node.host or event.node} differs by {-offset_s:+.3f} s; its times are shown on this machine's"
+        _say(state, event.at, "info", text, None, node.host)
+    state.clock_offsets[event.node] = offset_s
 
 
 def _gap_found(state: SessionState, event: ev.GapFound) -> None:

@@ -192,6 +192,8 @@ class SessionState:
     membership: list[MembershipChanged] = field(default_factory=list)
     elastic: ElasticState = field(default_factory=ElasticState)
     """Of a job whose ranks may come and go; empty else."""
+    clock_offsets: dict[str, float] = field(default_factory=dict)
+    """Node -> seconds that are added to its times, where its clock surely differs from the viewer's."""
     gaps: list[GapFound] = field(default_factory=list)
     log: deque[LogEntry] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
     output: deque[OutputLine] = field(default_factory=lambda: deque(maxlen=OUTPUT_LINES))
