@@ -23,7 +23,7 @@ pytestmark = pytest.mark.timeout(300)
 def test_a_pause_is_told_once_and_a_skipped_collective_while_it_lasts(tmp_path: Path) -> None:
     recording, said = tmp_path / "run.jsonl", tmp_path / "said"
     words = [sys.executable, "-m", "distmon.tui.cli.main", "run", "--headless", "--record", str(recording), "-np", "2", "--"]
-    words += [sys.executable, str(SCRIPT), "9", "9", "1s"]
+    words += [sys.executable, str(SCRIPT), "7", "7", "1s"]
     with said.open("wb") as log:
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         job = subprocess.Popen(words, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment)
