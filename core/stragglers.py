@@ -128,9 +128,10 @@ def _past(state: SessionState, generation: Generation, late: set[int]) -> list[V
 
 
 def slow_network(state: SessionState, generation: Generation) -> Verdict | None:
-    """The transfer takes longer than it did, and no rank is late: the network, or what allreduce runs on."""
+    """The transfer takes longer than it did, and no rank is late: the network. On one host it is what else runs there."""
     shift = generation.arrivals.slow
-    if not shift.named or shift.mean < LEAST_LATENESS:
+    hosts = {rank.host for rank in state.ranks.values() if rank.host}
+    if not shift.named or shift.mean < LEAST_LATENESS or len(hosts) == 1:
         return None
     found = joined(generation, shift.since)
     lead = min(generation.ranks)

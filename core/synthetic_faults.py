@@ -33,6 +33,7 @@ _CORRELATION = 0.36
 _START = 1_700_000_000.0
 _WORK = {"input": 0.02, "compute": 0.80, "optimizer": 0.04, "rest": 0.02}
 """Shares of a healthy step; the transfer is what is left."""
+_PER_NODE = 1
 _TRANSFER = 1 - sum(_WORK.values())
 
 
@@ -88,12 +89,12 @@ def _opening(trial: Trial) -> Iterator[ev.AnyEvent]:
     yield ev.JobStarted(at=at, job="job", command=["python", "train.py"], np=trial.ranks)
     for node in range(_nodes(trial)):
         yield ev.NodeJoined(at=at, node=f"n{node}", host=f"node-{node}", cores=8, memory_bytes=16 << 30)
-    places = [ev.RankPlace(rank=r, host=f"node-{r // 4}", local_rank=r % 4) for r in range(trial.ranks)]
+    places = [ev.RankPlace(rank=r, host=f"node-{r // _PER_NODE}", local_rank=r % _PER_NODE) for r in range(trial.ranks)]
     yield ev.RanksAssigned(at=at, generation=0, world_size=trial.ranks, places=places)
 
 
 def _nodes(trial: Trial) -> int:
-    return -(-trial.ranks // 4)
+    return -(-trial.ranks // _PER_NODE)
 
 
 class _Job:
@@ -176,7 +177,7 @@ class _Job:
         phases = [[round(row[i] * 1e9) for row in column] for i in range(4)]
         return ev.StepsRecorded(
             at=self.time,
-            node=f"n{rank // 4}",
+            node=f"n{rank // _PER_NODE}",
             worker=f"w{rank}",
             rank=rank,
             generation=0,
@@ -193,7 +194,7 @@ class _Job:
 
     def _sample(self, node: int) -> ev.NodeSampled:
         trial = self.trial
-        short = trial.cause == "memory" and self.step > trial.onset and node == trial.rank // 4
+        short = trial.cause == "memory" and self.step > trial.onset and node == trial.rank // _PER_NODE
         return ev.NodeSampled(
             at=self.time,
             node=f"n{node}",

@@ -74,7 +74,7 @@ def _judged(cause: str, ranks: int, rank: int, delay: float, recording: Path, fi
     if cause == "stopped":
         right = stalled and not victims
     elif cause == "healthy":
-        right = not late and not victims
+        right = not victims and not any(v.kind in ("straggler", "slow_network") for v in said)
     else:
         right = [(v.kind, v.rank, v.phase) for v in late] == [expected] and not victims
     gain = next((v.gain_percent for v in late if v.rank == rank), None)

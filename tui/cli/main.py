@@ -21,6 +21,7 @@ VERBS = {
     "report": ("distmon.tui.cli.report", "the numbers and plots of recorded sessions: text, Markdown, JSON, HTML, PNG"),
     "compare": ("distmon.tui.cli.compare", "two recorded sessions side by side"),
     "audit": ("distmon.tui.cli.audit", "a published table of measurements against itself"),
+    "timeline": ("distmon.tui.cli.timeline", "what a Horovod timeline says of communication, and who was waited for"),
     "export": ("distmon.tui.cli.export", "a recorded session for other tools: CSV or a Chrome trace"),
     "import": ("distmon.tui.cli.import_", "a log of another program as a session: tegrastats"),
     "overhead": ("distmon.tui.cli.overhead", "what distmon's timing costs your own job"),
