@@ -84,7 +84,10 @@ class GpuRanks:
     def _listed(self, gpus: list[GpuReading]) -> list[tuple[set[int], GpuUser]]:
         """The ranks that the driver lists, with its pids of them. Two containers can have the same pid: then nothing is said."""
         pids = {process.pid for gpu in gpus for process in gpu.processes}
-        self._own_pids = {pid: self._own_pids[pid] if pid in self._own_pids else self._own_pid(pid) for pid in pids}
+        if not self._sees_host:
+            self._own_pids = {pid: pid for pid in pids} if self._are_translated(pids) else {}
+        else:
+            self._own_pids = {pid: self._own_pids[pid] if pid in self._own_pids else self._own_pid(pid) for pid in pids}
         found: list[tuple[set[int], GpuUser]] = []
         for user in self._users.values():
             same = {pid for pid, own in self._own_pids.items() if own == user.pid}
@@ -93,10 +96,13 @@ class GpuRanks:
                 found.append((same, user))
         return found
 
+    def _are_translated(self, pids: set[int]) -> bool:
+        """Whether the driver tells this container its own pids, as newer ones do in part. Where it tells the host's, these mean
+        other processes here: that several are exactly the ranks' is no accident, that a single one is may be."""
+        return len(pids) > 1 and pids == {user.pid for user in self._users.values()}
+
     def _own_pid(self, pid: int) -> int | None:
-        """From the last column of NSpid. None where this agent does not see the host: the number means another process here."""
-        if not self._sees_host:
-            return None
+        """From the last column of NSpid."""
         try:
             text = (self._proc / str(pid) / "status").read_bytes()
         except OSError:

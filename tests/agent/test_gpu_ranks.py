@@ -78,6 +78,16 @@ def test_inside_a_container_the_drivers_pids_mean_other_processes(tmp_path: Path
     assert [gpu.ranks for gpu in ranks.assign(gpus([], [50]))] == [[0], []]
 
 
+@pytest.mark.parametrize(("listed", "shown"), [((51, 50), [[1], [0]]), ((51, 9000), [[0], [1]])], ids=["own pids", "the host's"])
+def test_a_driver_that_tells_a_container_its_own_pids_is_believed(
+    listed: tuple[int, int], shown: list[list[int]], tmp_path: Path
+) -> None:
+    ranks = GpuRanks(proc(tmp_path, "pid:[4026532999]"))
+    for rank in (0, 1):
+        ranks.watch(f"w{rank}", user(50 + rank, rank, CUDA_VISIBLE_DEVICES="0,1"))
+    assert [gpu.ranks for gpu in ranks.assign(gpus([listed[0]], [listed[1]]))] == shown
+
+
 def test_until_the_driver_lists_a_rank_its_environment_counts_and_that_is_said(tmp_path: Path) -> None:
     roots = proc(tmp_path)
     ranks = GpuRanks(roots)
