@@ -98,13 +98,11 @@ class Scene:
 
     def signal_agent(self, number: int) -> None:
         self.cluster.signal(self.node, self._host(self.node).pids("distmon.agent.main", str(self.journal)), number)
-        if number in (signal.SIGKILL, signal.SIGTERM):
-            self._agent.wait(LIMIT_S)
+        _let_end(self._agent, number)
 
     def signal_recorder(self, number: int) -> None:
         self.cluster.signal(self.desk, self._host(self.desk).pids("record", str(self.recording)), number)
-        if number in (signal.SIGKILL, signal.SIGTERM):
-            self._recorder.wait(LIMIT_S)
+        _let_end(self._recorder, number)
 
     def kill_rank(self, rank: int) -> None:
         self.cluster.signal(self.node, self._host(self.node).pids("rank.py", f"log-{rank}"), signal.SIGKILL)
@@ -200,6 +198,14 @@ class Scene:
 
     def _host(self, name: str) -> Any:
         return self.cluster.hosts[name]
+
+
+def _let_end(process: Any, number: int) -> None:
+    """`process` is what entered the host's namespaces for another, which was sent a signal: it stops with that one, not more."""
+    if number == signal.SIGCONT:
+        process.send_signal(signal.SIGCONT)
+    if number in (signal.SIGKILL, signal.SIGTERM):
+        process.wait(LIMIT_S)
 
 
 def _by_stream(numbers: Counter[tuple[str, int]]) -> dict[str, set[int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.requirements import why_not
 from tests.faults.matrix import FAULTS, Fault
 from tests.faults.scene import Scene
+from tests.faults.strangers import flood
 
 
 @pytest.fixture(scope="module")
@@ -29,3 +31,12 @@ def test_nothing_is_lost_and_nothing_comes_twice(cluster: Cluster, fault: Fault)
     fault.inject(scene, random.Random(1))
     outcome = scene.finish()
     assert outcome.whole, outcome
+
+
+def test_strangers_at_the_door_are_refused_and_counted_and_delay_nobody(tmp_path: Path) -> None:
+    """`python -m tests.faults.strangers` tries ten thousand."""
+    found = flood(tmp_path, count=400, rate=200.0, before_s=2.0)
+    assert sum(found.refused.values()) >= 400
+    assert found.refused["protocol"] > 0
+    assert found.refused["key"] > 0
+    assert found.during.p50 - found.before.p50 < 100.0

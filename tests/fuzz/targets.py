@@ -1,0 +1,145 @@
+"""Hostile input for all that takes bytes from outside: mutations of good ones, from a seed. A target raises for a finding only."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+
+from distmon.agent.segments import Commit, Scan, encode
+from distmon.core.codec import BadEvent, decode_batch, decode_json, encode_batch, encode_json, encode_msgpack
+from distmon.core.events import AnyEvent
+from distmon.core.fold import apply
+from distmon.core.state import SessionState
+from distmon.core.synthetic import Script, session
+from distmon.wire.backlog import Part
+from distmon.wire.frames import (
+    WIRE_VERSION,
+    BadFrame,
+    Header,
+    Request,
+    decode_body,
+    decode_header,
+    decode_request,
+    encode_header,
+    encode_request,
+)
+
+EVENTS: list[AnyEvent] = list(session(Script(ranks=3, nodes=2, seconds=4, gpus_per_node=1)))
+LINES = [encode_json(event) for event in EVENTS]
+BODIES = [encode_batch(EVENTS[at : at + 3]) for at in range(0, len(EVENTS), 3)]
+HEADER = encode_header(Header(v=WIRE_VERSION, node="n", boot="b", stream="n/b/s", seq=1, count=3, clock=(1, 2, 3)))
+REQUEST = encode_request(Request(v=WIRE_VERSION, session="s", cursors={"n/b/s": 3}, stored={"n/b/s": 2}, sent_ns=5))
+SEGMENT = b"".join(encode(Commit(1.0, [Part("n/b/s", seq, [encode_msgpack(event)])])) for seq, event in enumerate(EVENTS[:6], 1))
+ODD: list[Any] = [None, True, -1, 0, 1, 2**63 - 1, -(2**63), 2**64 - 1, 1e308, -1e308, 1e-308, float("nan"), float("inf")]
+ODD += [10**12, 10**15, -(10**15), 1e11, "", "\x1b[2J", "\u202e[red]", "x" * 5000, [], {}, [[[[]]]], b"\xff"]
+_FLIPS = b"\x00\x01\x7f\x80\x90\xc0\xc1\xd9\xdb\xdd\xdf\xff"
+
+
+def mutated(data: bytes, dice: random.Random) -> bytes:
+    """A few cuts, copies, flips and insertions."""
+    out = bytearray(data)
+    for _ in range(dice.randrange(1, 6)):
+        at = dice.randrange(len(out) + 1)
+        move = dice.randrange(6)
+        if move == 0 and at < len(out):
+            out[at] ^= 1 << dice.randrange(8)
+        elif move == 1 and at < len(out):
+            out[at] = dice.choice(_FLIPS)
+        elif move == 2:
+            del out[at : at + dice.randrange(1, 40)]
+        elif move == 3:
+            out[at:at] = dice.randbytes(dice.randrange(1, 12))
+        elif move == 4:
+            begin = dice.randrange(len(out) + 1)
+            out[at:at] = out[begin : begin + dice.randrange(1, 60)]
+        else:
+            del out[at:]
+    return bytes(out)
+
+
+def header(dice: random.Random) -> None:
+    """An agent's message."""
+    try:
+        found = decode_header([mutated(HEADER, dice), b""])
+        decode_body(found, mutated(dice.choice(BODIES), dice))
+    except BadFrame as bad:
+        assert bad.reason
+
+
+def body(dice: random.Random) -> None:
+    """A frame's events: each is one, or told as bad."""
+    try:
+        events, bad = decode_batch(mutated(dice.choice(BODIES), dice))
+    except BadEvent:
+        return
+    assert all(isinstance(error, BadEvent) for error in bad)
+    assert len(events) + len(bad) < 1 << 20
+
+
+def request(dice: random.Random) -> None:
+    """A viewer's message."""
+    try:
+        decode_request([mutated(REQUEST, dice)])
+    except BadFrame as bad:
+        assert bad.reason
+
+
+def line(dice: random.Random) -> None:
+    """A line of a session file."""
+    try:
+        decode_json(mutated(dice.choice(LINES), dice))
+    except BadEvent:
+        return
+
+
+def segment(dice: random.Random) -> None:
+    """An agent's journal: what is found is whole, in order, and within the file."""
+    data = mutated(SEGMENT, dice)
+    found = list(Scan(data))
+    assert all(before.offset + before.size <= after.offset for before, after in pairwise(found))
+    assert not found or found[-1].offset + found[-1].size <= len(data)
+
+
+def odd_values(dice: random.Random) -> None:
+    """A well-formed event with values that nobody means, folded between good ones."""
+    plain = msgspec.to_builtins(dice.choice(EVENTS))
+    for _ in range(dice.randrange(1, 4)):
+        _put_odd(plain, dice)
+    try:
+        event = decode_json(msgspec.json.encode(plain))
+    except (BadEvent, msgspec.EncodeError, ValueError, TypeError):
+        return
+    if dice.randrange(200) == 0 or not _STATES:
+        state = SessionState()
+        for good in EVENTS[:60]:
+            apply(state, good)
+        _STATES[:] = [state]
+    apply(_STATES[0], event)
+
+
+_STATES: list[SessionState] = []
+
+
+def _put_odd(value: Any, dice: random.Random) -> None:
+    """Replaces something inside."""
+    if isinstance(value, dict) and value:
+        key = dice.choice(list(value))
+        if isinstance(value[key], dict | list) and value[key] and dice.random() < 0.7:
+            _put_odd(value[key], dice)
+        elif key != "kind":
+            value[key] = dice.choice(ODD)
+    elif isinstance(value, list) and value:
+        at = dice.randrange(len(value))
+        if isinstance(value[at], dict | list) and value[at] and dice.random() < 0.7:
+            _put_odd(value[at], dice)
+        else:
+            value[at] = dice.choice(ODD)
+
+
+TARGETS: dict[str, Callable[[random.Random], None]] = {
+    target.__name__: target for target in (header, body, request, line, segment, odd_values)
+}
