@@ -17,6 +17,7 @@ VERBS = {
     "sweep": ("distmon.tui.cli.sweep", "the same job with several numbers of ranks, and how it scales"),
     "record": ("distmon.tui.cli.record", "follow agents and record all that they have, without a screen"),
     "hosts": ("distmon.tui.cli.hosts", "the hosts of a running elastic job: list, add, remove"),
+    "pull": ("distmon.tui.cli.pull", "all that an agent's journal holds, at full rate, into a recording"),
     "replay": ("distmon.tui.cli.replay", "show a recorded session on the same screens"),
     "report": ("distmon.tui.cli.report", "the numbers and plots of recorded sessions: text, Markdown, JSON, HTML, PNG"),
     "compare": ("distmon.tui.cli.compare", "two recorded sessions side by side"),
