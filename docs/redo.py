@@ -154,7 +154,7 @@ def _elastic_figures(folder: Path) -> str:
     one = load_reported(elastic, drawn=True)
     assert one.drawn is not None
     charts = [chart for chart in session_charts(one.session, one.drawn) if chart.name in ("elastic", "throughput")]
-    named = ("Findings", "Where the time went", "Time lost", "Who joined")
+    named = ("Findings", "Where the time went", "Time lost", "Generations")
     kept = [s for s in sections(one.session) if s.title.startswith(named)]
     held = comparison_sections(compare(runs_of(str(fixed)), runs_of(str(elastic))))
     return to_markdown([*kept, *held], level=3) + _pictures(charts, "elastic_")

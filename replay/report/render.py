@@ -55,7 +55,7 @@ def to_markdown(sections: list[Section], level: int = 2) -> str:
             rows = [[label, value] for label, value in section.facts]
             blocks.append(_markdown_table(Table(["", ""], rows, left=(0, 1))))
         if section.lines:
-            blocks.append("\n".join(f"- {_escaped(line.strip())}" for line in section.lines))
+            blocks.append("\n".join(f"- {escaped(line.strip())}" for line in section.lines))
         if section.table:
             blocks.append(_markdown_table(section.table))
     return "\n\n".join(blocks) + "\n"
@@ -63,9 +63,10 @@ def to_markdown(sections: list[Section], level: int = 2) -> str:
 
 def _markdown_table(table: Table) -> str:
     rule = ["---" if i in table.left else "---:" for i in range(len(table.header))]
-    rows = [[_escaped(cell.strip()) for cell in row] for row in [table.header, *table.rows]]
+    rows = [[escaped(cell.strip()) for cell in row] for row in [table.header, *table.rows]]
     return "\n".join("| " + " | ".join(row) + " |" for row in [rows[0], rule, *rows[1:]])
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """Text of which nothing is Markdown's markup."""
     return re.sub(r"([\\`*\[\]<>|~]|(?<!\w)_|_(?!\w))", r"\\\1", text)

@@ -156,6 +156,14 @@ def test_the_verb_writes_a_page_and_replaces_it(tmp_path: Path, capsys: pytest.C
     assert capsys.readouterr().err.splitlines()[-1].endswith("cannot be written: No such file or directory")
 
 
+def test_markdown_links_the_plots_that_were_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "--demo", "--markdown", "--png", str(tmp_path / "p")]) == 0
+    said = capsys.readouterr()
+    linked = re.findall(r"!\[.*?\]\(<(.*?)>\)", said.out)
+    assert linked and all(Path(path).is_file() for path in linked)
+    assert f"wrote {2 * len(linked)} files" in said.err
+
+
 def test_without_the_extra_one_line_says_how_to_get_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

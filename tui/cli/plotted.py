@@ -7,6 +7,7 @@ import os
 import secrets
 from importlib.metadata import version
 from pathlib import Path
+from typing import NamedTuple
 
 from distmon.core.errors import DistmonError, told
 from distmon.replay.report.model import ScalingReport
@@ -51,18 +52,36 @@ def _not_drawn(drawn: Plots) -> list[Section]:
     return [Section("Not drawn", lines=[further])]
 
 
-def write_png(folder: Path, reported: list[Reported], scaling: ScalingReport | None) -> list[Path]:
+class Pictures(NamedTuple):
+    """The plots that were written: of what all sessions have in common, and of each; (title, file without its ending)."""
+
+    scaling: list[tuple[str, Path]]
+    each: list[list[tuple[str, Path]]]
+
+    @property
+    def files(self) -> int:
+        """How many, two of each plot."""
+        return 2 * (len(self.scaling) + sum(map(len, self.each)))
+
+
+def write_png(folder: Path, reported: list[Reported], scaling: ScalingReport | None) -> Pictures:
     """The plots of all sessions; with several, the files' names begin with the session's number."""
-    from distmon.replay.report.charts import session_charts
+    from distmon.replay.report.charts import Chart, session_charts
     from distmon.replay.report.pictures import write_pictures
     from distmon.replay.report.scaling_charts import scaling_charts
 
-    written = write_pictures(folder, scaling_charts(scaling)) if scaling is not None else []
+    def written(charts: list[Chart], prefix: str = "") -> list[tuple[str, Path]]:
+        write_pictures(folder, charts, prefix)
+        return [(chart.title, folder / f"{prefix}{chart.name}") for chart in charts]
+
     prefixes = [f"{number}_" for number in range(1, len(reported) + 1)] if len(reported) > 1 else [""]
-    for prefix, one in zip(prefixes, reported, strict=True):
-        if one.drawn is not None:
-            written += write_pictures(folder, session_charts(one.session, one.drawn), prefix)
-    return written
+    return Pictures(
+        written(scaling_charts(scaling)) if scaling is not None else [],
+        [
+            written(session_charts(one.session, one.drawn), prefix) if one.drawn is not None else []
+            for prefix, one in zip(prefixes, reported, strict=True)
+        ],
+    )
 
 
 def replace_file(path: Path, text: str) -> None:

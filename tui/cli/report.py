@@ -8,10 +8,10 @@ from pathlib import Path
 
 from distmon.core.errors import UsageError
 from distmon.replay.report import model
-from distmon.replay.report.render import to_markdown, to_text
+from distmon.replay.report.render import escaped, to_markdown, to_text
 from distmon.replay.report.scaling import scaling_sections
-from distmon.replay.report.sections import overview, sections
-from distmon.tui.cli.plotted import require_plots, write_html, write_png
+from distmon.replay.report.sections import Section, overview, sections
+from distmon.tui.cli.plotted import Pictures, require_plots, write_html, write_png
 from distmon.tui.cli.reported import Reported, load_reported, scaling_of
 from distmon.tui.cli.sessions import SESSION_HELP, resolve, resolve_all, write_json, write_text
 from distmon.tui.cli.sweep_folder import read_sweep
@@ -44,27 +44,45 @@ def publish(arguments: argparse.Namespace, *, each: bool) -> int:
     reported = [load_reported(path, drawn=drawn) for path in paths]
     stated = [sweep for name in arguments.session if (sweep := read_sweep(Path(name))) is not None]
     scaling = scaling_of(reported, stated[0] if len(stated) == 1 else None)
+    pictures: Pictures | None = None
     if arguments.html is not None:
         write_html(arguments.html, reported, scaling)
         sys.stderr.write(f"distmon: wrote {arguments.html}\n")
     if arguments.png is not None:
-        written = write_png(arguments.png, reported, scaling)
-        sys.stderr.write(f"distmon: wrote {len(written)} files into {arguments.png}\n")
+        pictures = write_png(arguments.png, reported, scaling)
+        sys.stderr.write(f"distmon: wrote {pictures.files} files into {arguments.png}\n")
     if arguments.json:
         write_json(model.Report(sessions=[one.session for one in reported], scaling=scaling))
     elif arguments.markdown or not drawn or not each:
-        write_text(_text(reported, scaling, markdown=arguments.markdown, each=each))
+        chosen = reported if each or not (len(reported) > 1 or scaling) else []
+        if arguments.markdown:
+            write_text(_markdown(reported, chosen, scaling, pictures))
+        else:
+            blocks = [_common(reported, scaling), *(sections(one.session) for one in chosen)]
+            write_text("\n\n".join(to_text(block) for block in blocks if block))
     return 0
 
 
-def _text(reported: list[Reported], scaling: model.ScalingReport | None, *, markdown: bool, each: bool) -> str:
-    """The summary of several sessions, how they scale, and each by itself."""
-    render = to_markdown if markdown else to_text
+def _common(reported: list[Reported], scaling: model.ScalingReport | None) -> list[Section]:
+    """The summary of several sessions, and how they scale."""
     first = overview([(one.name, one.session) for one in reported]) if len(reported) > 1 else []
-    if scaling is not None:
-        first += scaling_sections(scaling)
-    blocks = [render(first)] if first else []
-    for one in reported if each or not first else []:
-        title = f"# {Path(one.session.file).name}\n\n" if markdown else ""
-        blocks.append(title + render(sections(one.session)))
-    return ("\n" if markdown else "\n\n").join(blocks)
+    return [*first, *(scaling_sections(scaling) if scaling is not None else [])]
+
+
+def _markdown(
+    reported: list[Reported], chosen: list[Reported], scaling: model.ScalingReport | None, pictures: Pictures | None
+) -> str:
+    """What sessions have in common, then each by itself under its name, with links to the plots where they were written."""
+    common = _common(reported, scaling)
+    blocks = [to_markdown(common)] if common else []
+    if pictures and pictures.scaling:
+        blocks.append(_links(pictures.scaling))
+    for one in chosen:
+        blocks.append(f"# {Path(one.session.file).name}\n\n{to_markdown(sections(one.session))}")
+        if pictures:
+            blocks.append(_links(pictures.each[reported.index(one)]))
+    return "\n".join(blocks)
+
+
+def _links(pictures: list[tuple[str, Path]]) -> str:
+    return "\n\n".join(f"![{escaped(title)}](<{path}.svg>)" for title, path in pictures) + "\n"
