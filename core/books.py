@@ -1,0 +1,87 @@
+"""The books of a job in rank-seconds: each rank's own time line, from the job's start to its end, added up over ranks."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+
+from distmon.core.measures import elapsed, steps_set_aside
+from distmon.core.state import SessionState
+from distmon.core.steps import PHASES, Generation, RankSteps
+
+
+@dataclass(slots=True, frozen=True)
+class Books:
+    """Rank-seconds by part. `unexplained` is signed: what the other parts leave of `total`, ranks times duration."""
+
+    ranks: int
+    total: float
+    parts: dict[str, float]
+
+    @property
+    def unexplained_share(self) -> float:
+        return self.parts["unexplained"] / self.total if self.total > 0 else 0.0
+
+
+def books(state: SessionState) -> Books | None:
+    """None before the first step.
+
+    `absent` is the time in which a rank number was not taken: before a job grew to it, or after it shrank.
+    """
+    duration = elapsed(state)
+    begun = state.job.started.at if state.job.started else state.started
+    generations = [state.generations[n] for n in sorted(state.generations) if state.generations[n].ranks]
+    if not generations or duration is None or begun is None:
+        return None
+    numbers = sorted({number for generation in generations for number in generation.ranks})
+    parts: defaultdict[str, float] = defaultdict(float)
+    for number in numbers:
+        for name, seconds in _of_rank(state, number, generations, begun, begun + duration).items():
+            parts[name] += seconds
+    total = duration * len(numbers)
+    parts["unexplained"] = total - math.fsum(parts.values())
+    return Books(len(numbers), total, dict(parts))
+
+
+def _of_rank(state: SessionState, number: int, generations: list[Generation], begun: float, end: float) -> dict[str, float]:
+    parts: defaultdict[str, float] = defaultdict(float)
+    until, known = begun, state.ranks.get(number)
+    for index, generation in enumerate(generations):
+        made = generation.ranks.get(number)
+        if made is None or made.first_start is None or made.last_end is None:
+            continue
+        gap = made.first_start - until
+        if until > begun:
+            parts["restart"] += gap
+        elif index == 0:
+            started = known.started_at if known and known.started_at is not None else begun
+            launch = min(max(started - begun, 0.0), gap)
+            parts["launch"] += launch
+            parts["initialisation"] += gap - launch
+        else:
+            parts["absent"] += gap
+        for name, seconds in _of_steps(generation, made).items():
+            parts[name] += seconds
+        until = made.last_end
+    spans = known.span_totals if known else {}
+    for span in ("evaluation", "checkpoint"):
+        parts[span] += spans.get(span, 0.0)
+    busy = max(until, known.last_span_end if known else 0.0)
+    last = generations[-1]
+    parts["tail" if number in last.ranks else "absent"] += max(end - busy, 0.0)
+    return dict(parts)
+
+
+def _of_steps(generation: Generation, made: RankSteps) -> dict[str, float]:
+    """Warm-up, and the steady steps by phase; exposed communication divided into waiting for the last rank and transfer."""
+    steady = made.steady(steps_set_aside(generation))
+    phases = {name: ns / 1e9 for name, ns in zip(PHASES, steady.phase_ns, strict=True)}
+    rest = steady.duration_ns / 1e9 - math.fsum(phases.values())
+    arrivals = generation.arrivals
+    if arrivals.joined_steps:
+        transfer = arrivals.transfer_ns / arrivals.joined_steps * steady.steps / 1e9
+        phases["straggler_wait"] = max(phases["exposed_communication"] - transfer, 0.0)
+        phases["exposed_communication"] -= phases["straggler_wait"]
+    warm = (made.totals.duration_ns - steady.duration_ns) / 1e9
+    return {"warmup": warm, "rest": rest, **phases}

@@ -1,0 +1,67 @@
+"""Rank-seconds that close, and what communication costs."""
+
+from __future__ import annotations
+
+import pytest
+
+from distmon.core import events as ev
+from distmon.core.books import books
+from distmon.core.communication import communication, explanation
+from distmon.core.fold import apply
+from distmon.core.state import SessionState
+from distmon.core.synthetic import Script, session
+from distmon.core.synthetic_faults import Trial, second_by_second
+from distmon.replay.paths import demo_session
+from distmon.replay.session_file import load_state
+
+
+def told(trial: Trial) -> SessionState:
+    state = SessionState()
+    for events in second_by_second(trial):
+        for event in events:
+            apply(state, event)
+    return state
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 8])
+def test_the_books_close(ranks: int) -> None:
+    state = SessionState()
+    for event in session(Script(ranks=ranks, nodes=1, seconds=30, slow_rank=0, delay_s=0.01)):
+        apply(state, event)
+    found = books(state)
+    assert found is not None
+    assert sum(found.parts.values()) == pytest.approx(found.total, rel=1e-9)
+    assert abs(found.unexplained_share) <= 0.005
+    assert found.parts["launch"] == pytest.approx(0.5 * ranks)
+
+
+def test_the_books_of_a_real_run_close() -> None:
+    state, _ = load_state(demo_session())
+    found = books(state)
+    assert found is not None
+    assert abs(found.unexplained_share) <= 0.02
+
+
+def test_waiting_for_a_late_rank_is_told_from_the_transfer() -> None:
+    calm, late = (communication(told(Trial(cause, ranks=4, size=0.1, onset=0, steps=300))) for cause in ("healthy", "compute"))
+    assert calm is not None and late is not None
+    assert calm.transfer_s and calm.waiting_s and late.transfer_s and late.waiting_s
+    assert late.transfer_s == pytest.approx(calm.transfer_s, rel=0.1)
+    # Three of four ranks wait 10 ms for the fourth; what they waited for one another before is within that.
+    assert 0.0075 - calm.waiting_s <= late.waiting_s - calm.waiting_s <= 0.0075
+    assert late.bus_bytes_per_s is None
+    assert "one rank waiting" not in explanation(calm)
+
+
+def test_bandwidth_is_of_the_transfer_alone() -> None:
+    state = told(Trial("healthy", ranks=4, steps=200))
+    apply(state, ev.ModelDescribed(at=state.now, worker="w0", rank=0, parameters=25_000_000, gradient_bytes=10**8, tensors=161))
+    found = communication(state)
+    assert found is not None and found.transfer_s is not None and found.algorithm_bytes_per_s is not None
+    assert found.algorithm_bytes_per_s == pytest.approx(1e8 / found.transfer_s)
+    assert found.bus_bytes_per_s == pytest.approx(1.5 * found.algorithm_bytes_per_s)
+    assert "100.0 MB" in explanation(found)
+
+
+def test_one_rank_has_no_communication() -> None:
+    assert communication(told(Trial("healthy", ranks=1, steps=50))) is None
