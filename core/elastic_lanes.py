@@ -55,7 +55,7 @@ def lanes(state: SessionState) -> list[Lane]:
     """The lives of all workers, those of one slot in order of time."""
     until = state.job.ended_at if state.job.ended_at is not None else state.now
     blocks = _blocks(state)
-    deaths = sorted(life.exited for life in state.elastic.lives if life.exited is not None and _failed(life))
+    deaths = sorted(life.exited for life in state.elastic.lives if life.exited is not None and _failed(life) and not life.lost)
     interruptions = sorted(i.at for probe in state.elastic.probes.values() for i in probe.interruptions)
     noticed = _failures_noticed(state)
     found = []
@@ -221,7 +221,9 @@ class _Life:
             return [Segment(TRAINING, started, ended, block.generation, block.rank)]
         if not _failed(self.life):
             return [Segment(TAIL, started, ended)]
-        # Once the others know, they go on without it: what follows is an empty slot.
+        if self.life.lost:
+            return []  # an empty slot from its last step on
+        # Once the others know, they go on without it.
         return self._failure(block, started, max(min(ended, self.noticed.get(block.generation, ended)), started))
 
     def _failure(self, block: _Block, started: float, ended: float) -> list[Segment]:

@@ -359,10 +359,12 @@ def rank_status(state: SessionState, number: int) -> str:
 
 
 def node_status(state: SessionState, node: NodeState) -> str:
-    """live, stale, lost or left, by when the viewer last heard of it."""
+    """starting (joined, and no sample yet), live, stale, lost or left, by when the viewer last heard of it."""
     if node.left_at is not None:
         return "left"
     silence = state.now - node.last_heard
+    if node.joined is not None and silence <= LOST_S and (node.sample is None or node.sample.at < node.joined.at):
+        return "starting"
     return "live" if silence <= STALE_S else "stale" if silence <= LOST_S else "lost"
 
 

@@ -34,10 +34,20 @@ class Story:
     def starts(self, at: float, host: str, rank: int, generation: int = 0) -> None:
         self.events.append(ev.WorkerStarted(at=at, host=host, local_rank=0, rank=rank, generation=generation, pid=1))
 
-    def exits(self, at: float, host: str, rank: int, code: int = 0, *, signal: str = "", removed: bool = False) -> None:
+    def exits(
+        self, at: float, host: str, rank: int, code: int = 0, *, signal: str = "", cause: str = "", removed: bool = False
+    ) -> None:
         self.events.append(
             ev.WorkerExited(
-                at=at, host=host, local_rank=0, rank=rank, exit_code=code, signal=signal, expected=removed, removed=removed
+                at=at,
+                host=host,
+                local_rank=0,
+                rank=rank,
+                exit_code=code,
+                signal=signal,
+                cause=cause,
+                expected=removed,
+                removed=removed,
             )
         )
 
@@ -186,9 +196,10 @@ def test_a_host_that_fell_silent_is_noticed_from_the_last_step_on() -> None:
     story.restored(46.0, "a", 0, 0, steps=12)
     story.round(46.5, 1, "a")
     resumes(story, "a", 0, 1, (46.0, 47.0, 48.0, 49.0), 2)
-    story.exits(60.0, "b", 1, 255)
+    story.exits(30.0, "b", 1, 255, cause="b did not answer for 14 s")
     found = parts(story.folded())
-    assert found["detection"] == pytest.approx(2 * 30.0), "of both, up to the survivor's notice"
+    assert found["detection"] == pytest.approx(30.0), "of the survivor"
+    assert found["below_capacity"] == pytest.approx(50.0 - 16.0), "the slot has been empty since"
     assert found["redone"] == 0.0
 
 

@@ -23,8 +23,6 @@ class Process:
     slot: str
     notes: list[Note]
     killed: float | None = None
-    silent: bool = False
-    """Nobody saw it die: it is missed until the others notice."""
 
     def first(self, what: str, after: float = 0.0) -> float | None:
         return next((note.at for note in self.notes if note.what == what and note.at > after), None)
@@ -62,11 +60,6 @@ def lost(processes: list[Process], ranks: int, joined: Iterable[tuple[str, float
             parts[part] += seconds
     changes = sorted(note.at for p in processes for note in p.notes if note.what == CHANGE)
     lives = [(p.notes[0].at, ended if p.killed is None else p.killed) for p in processes]
-    for p in processes:
-        if p.killed is not None and p.silent:
-            noticed = min(n.at for q in processes for n in q.notes if n.what == FAILURE and n.at > p.killed)
-            parts["detection"] += noticed - p.killed
-            lives.append((p.killed, noticed))
     for host, seen in joined:
         start = next(p.notes[0].at for p in processes if p.slot.startswith(host + ":") and p.notes[0].at > seen)
         noticed = next(at for at in changes if at > seen)
