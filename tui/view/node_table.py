@@ -99,7 +99,7 @@ def ordered(facts: Facts, column: str, descending: bool, text: str, *, problems:
     rows = {
         key: values
         for key, values in found.items()
-        if (not wanted or wanted.passes(values)) and (not problems or values["state"] not in ("live", "left"))
+        if (not wanted or wanted.passes(values)) and (not problems or values["state"] not in ("live", "starting", "left"))
     }
     keys = sorted(rows, key=lambda key: (str(rows[key]["node"]), key))
     known = [key for key in keys if rows[key][column] is not None]

@@ -27,6 +27,7 @@ _RANK = {
 }
 _NODE = {
     "live": (STATES["good"], "good"),
+    "starting": (STATES["busy"], "accent"),
     "stale": (STATES["warn"], "warn"),
     "slow": (STATES["warn"], "warn"),
     "trouble": (STATES["bad"], "bad"),
