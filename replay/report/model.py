@@ -193,6 +193,23 @@ class Elastic(Struct, kw_only=True):
     lanes: list[ElasticLane]
 
 
+class StackGroup(Struct, kw_only=True):
+    ranks: list[int]
+    waits_in: str
+    frames: list[str]
+
+
+class Hang(Struct, kw_only=True):
+    from_s: float
+    found_at_s: float
+    to_s: float | None
+    missing: list[int]
+    waiting: list[int]
+    collective: str
+    groups: list[StackGroup]
+    text: str
+
+
 class Failure(Struct, kw_only=True):
     rank: int | None
     host: str
@@ -251,6 +268,7 @@ class Session(Struct, kw_only=True):
     ranks: list[Rank]
     nodes: list[Node]
     elastic: Elastic
+    hangs: list[Hang]
     failure: Failure | None
     verdicts: list[Verdict]
     gaps: list[Gap]

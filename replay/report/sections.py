@@ -44,6 +44,7 @@ def sections(session: model.Session) -> list[Section]:
         Section("", facts=_heading(session)),
         Section("Findings", lines=_verdicts(session)),
         Section("Failure", lines=_failure(session)),
+        Section("Hangs", lines=_hangs(session)),
         Section("Throughput after warm-up", facts=_throughput(session) if _trained(session) else []),
         Section(step_title(session), table=_step_table(session)),
         Section("Where the time went", table=_wall_table(session)),
@@ -235,6 +236,12 @@ def _node_table(session: model.Session) -> Table:
             name, load = f"  gpu {gpu.index} {gpu.name}".rstrip(), unit(gpu.utilization_mean_percent, "%", 3)
             rows.append([name, load, unit(gpu.power_mean_w, "W"), "", ""])
     return Table(["node", "mean load", "mean power", "energy", "power covers"], rows, left=(0, 4))
+
+
+def _hangs(session: model.Session) -> list[str]:
+    """Each in a sentence; the stacks are in the JSON and the recording."""
+    ends = ["the end" if hang.to_s is None else seconds(hang.to_s) for hang in session.hangs]
+    return [f"{seconds(hang.from_s)} to {end}: {hang.text}" for hang, end in zip(session.hangs, ends, strict=True)]
 
 
 def _elastic_table(session: model.Session) -> Table:

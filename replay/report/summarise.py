@@ -14,6 +14,7 @@ from distmon.core.wall import wall_split
 from distmon.core.warmup import METHOD
 from distmon.replay.report import model
 from distmon.replay.report.elastic import summarise_elastic
+from distmon.replay.report.hangs import summarise_hangs
 from distmon.replay.report.mask import masked, masked_command, plain
 from distmon.replay.report.words import count, seconds
 
@@ -48,6 +49,7 @@ def summarise(state: SessionState, file: str = "", notes: list[str] | None = Non
         ranks=[_rank(state, overall) for overall in overalls],
         nodes=[_node(state, node) for _, node in sorted(state.nodes.items(), key=lambda item: (item[1].host, item[0]))],
         elastic=summarise_elastic(state, lambda at: _since(state, at)),
+        hangs=summarise_hangs(state, lambda at: _since(state, at)),
         failure=_failure(state),
         verdicts=_verdicts(state),
         gaps=_gaps(state),

@@ -1,0 +1,30 @@
+"""Times in which training hung, for a report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from distmon.core.hangs import describe
+from distmon.core.state import SessionState
+from distmon.replay.report import model
+from distmon.replay.report.mask import plain
+
+
+def summarise_hangs(state: SessionState, since: Callable[[float], float]) -> list[model.Hang]:
+    """`since` gives the report's time of a moment: seconds since the job's start."""
+    return [
+        model.Hang(
+            from_s=since(hang.since),
+            found_at_s=since(hang.found),
+            to_s=None if hang.ended is None else since(hang.ended),
+            missing=hang.missing,
+            waiting=hang.waiting,
+            collective=plain(hang.collective),
+            groups=[
+                model.StackGroup(ranks=group.ranks, waits_in=plain(group.waits_in), frames=[plain(line) for line in group.frames])
+                for group in hang.groups
+            ],
+            text=plain(describe(hang)),
+        )
+        for hang in state.hang_watch.hangs
+    ]
