@@ -18,8 +18,11 @@ _POINTS = 3.0
 
 
 def scaling_findings(table: Table) -> tuple[list[Finding], list[list[str]]]:
-    """Findings, and a row (group, workers, speedup, efficiency in percent) for each that has a throughput."""
-    size, rate = table.size, table.rate
+    """Findings, and a row (group, workers, speedup, efficiency in percent) for each that has a throughput.
+
+    A throughput of each worker is multiplied by their number, once.
+    """
+    size, rate = table.size, table.rate or table.rate_each
     if size is None or rate is None:
         return [], []
     findings: list[Finding] = []
@@ -34,10 +37,12 @@ def scaling_findings(table: Table) -> tuple[list[Finding], list[list[str]]]:
             if found is None or more <= 0:
                 continue
             where = named(table, group, row)
+            if rate == table.rate_each:
+                found = scaled(found, more)
             derived.append([group, row[size].text, f"{found.value:.3f}", f"{100 * found.value / more:.1f}"])
             findings += _printed(table, row, where, found, more)
             findings += _communication(table, row, where, found.value / more) if row is not base else []
-        findings += _shape(table, group, rows, size, rate)
+        findings += _shape(table, group, rows, size, rate) if rate == table.rate else []
     return findings, derived
 
 

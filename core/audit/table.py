@@ -12,8 +12,10 @@ from distmon.core.errors import DistmonError
 
 _NUMBER = re.compile(r"[-+]?\d+(?:\.(\d+))?(?:[eE][-+]?\d{1,2})?")
 _SIZE = re.compile(r"(num_|n_)?(workers|ranks|gpus|nodes|cards|boards|devices|world_size|np|fixed_nodes)", re.IGNORECASE)
-_RATE = re.compile(
-    r"((images|samples|examples|tokens|steps|records)_(per_)?(s|sec|second)|throughput\w*|img_s)", re.IGNORECASE
+_RATE = re.compile(r"((images|samples|examples|tokens|steps|records)_(per_)?(s|sec|second)|throughput\w*|img_s)", re.IGNORECASE)
+_RATE_EACH = re.compile(
+    r"(images|samples|examples|tokens|steps|records)_(per_)?(s|sec|second)_per_(gpu|worker|rank|card|node|device|board)",
+    re.IGNORECASE,
 )
 _TIME = re.compile(r"(task|total|wall|duration|train|time|run|job)_(s|sec|seconds)|seconds", re.IGNORECASE)
 _WORK = re.compile(r"(images|samples|examples|records)_per_(task|epoch|run|worker)", re.IGNORECASE)
@@ -61,6 +63,11 @@ class Table(NamedTuple):
     def rate(self) -> str | None:
         """The column with the throughput of all workers."""
         return self.matching(_RATE)
+
+    @property
+    def rate_each(self) -> str | None:
+        """The column with the throughput of each worker."""
+        return self.matching(_RATE_EACH)
 
     @property
     def time(self) -> str | None:

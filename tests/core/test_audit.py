@@ -112,6 +112,19 @@ def test_efficiency_is_read_as_share_or_percent(column: str, printed: str, wrong
     assert bool(said(found, "contradicts")) is wrong
 
 
+@pytest.mark.parametrize(
+    ("text", "efficiency"),
+    [
+        ("gpus,throughput\n1,100.0\n6,448.7\n", "74.8"),
+        ("gpus,samples_per_s\n1,1000\n2,1615\n", "80.8"),
+        ("gpus,images_per_s_per_gpu,speedup\n1,100.0,1\n4,95.0,3.8\n", "95.0"),
+    ],
+)
+def test_throughput_of_each_worker_is_multiplied_once(text: str, efficiency: str) -> None:
+    found = table(text)
+    assert found.derived[-1][3] == efficiency and not said(found, "contradicts")
+
+
 def test_what_rounding_explains_is_no_contradiction() -> None:
     three, five = parse_cell("3.1"), parse_cell("5.65")
     found = quotient(five, three)
