@@ -23,7 +23,7 @@ OWN_FLAGS = {
     **dict.fromkeys((*_SIZES, "--repeat", "--folder", "--resume", "--html"), 1),
     **dict.fromkeys(("--strong", "--weak", "--json", "--markdown", "--headless", "--debug", "--help", "-h"), 0),
 }
-_NOT_FOR_RUNS = ("--record", "--headless", "--debug", "--help", "-h")
+_NOT_FOR_RUNS = ("--record", "--check", "--headless", "--debug", "--help", "-h")
 EPILOG = """\
 Every size is run once before any comes again, so that drift of the machine does not look like scaling. Three repeats or more
 tell how runs differ. The folder holds a recording of each run; after a break, --resume FOLDER runs what is missing.
