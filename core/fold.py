@@ -12,6 +12,7 @@ from typing import Any
 from distmon.core import events as ev
 from distmon.core.clocks import certain_offset, moved, node_of
 from distmon.core.death import death
+from distmon.core.energy import add_power
 from distmon.core.epochs import add_metrics, add_steps
 from distmon.core.hangs import describe, find_hang, steps_go_on, take_stack
 from distmon.core.printed import add_printed
@@ -330,6 +331,7 @@ def _node_sampled(state: SessionState, event: ev.NodeSampled) -> None:
         if joules is not None:
             total.joules += joules
             total.seconds += event.interval_s
+            add_power(total.series, joules, event.interval_s, rail.energy_j is not None)
     for gpu in event.gpus:
         if gpu.instance is None:
             _add_gpu(node.gpus.setdefault(gpu.index, GpuMeans()), gpu, event.interval_s)
@@ -366,6 +368,7 @@ def _add_gpu(means: GpuMeans, gpu: ev.GpuReading, interval_s: float) -> None:
     if joules is not None:
         means.joules += joules
         means.power_s += interval_s
+        add_power(means.series, joules, interval_s, gpu.energy_j is not None)
 
 
 def node_power_w(sample: ev.NodeSampled) -> float | None:

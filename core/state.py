@@ -88,10 +88,25 @@ class Span:
 
 
 @dataclass(slots=True)
+class PowerSeries:
+    """What the sum of joules of one reading rests on."""
+
+    counted_s: float = 0.0
+    """Of the measured seconds: by a counter of energy; the others by watts times their interval."""
+    last_w: float | None = None
+    highest_w: float = 0.0
+    squares: float = 0.0
+    """Variance of the joules that were summed from watts: between two samples the power may have changed at any moment."""
+    ends: float = 0.0
+    """Joules by which a counter that counts now and then may be off at the ends of its stretches."""
+
+
+@dataclass(slots=True)
 class RailEnergy:
     joules: float = 0.0
     seconds: float = 0.0
     within: str = ""
+    series: PowerSeries = field(default_factory=PowerSeries)
 
 
 @dataclass(slots=True)
@@ -101,6 +116,7 @@ class GpuMeans:
     utilization_s: float = 0.0
     joules: float = 0.0
     power_s: float = 0.0
+    series: PowerSeries = field(default_factory=PowerSeries)
 
 
 @dataclass(slots=True)

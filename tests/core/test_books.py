@@ -48,7 +48,7 @@ def test_waiting_for_a_late_rank_is_told_from_the_transfer() -> None:
     assert calm.transfer_s and calm.waiting_s and late.transfer_s and late.waiting_s
     assert late.transfer_s == pytest.approx(calm.transfer_s, rel=0.1)
     # Three of four ranks wait 10 ms for the fourth; what they waited for one another before is within that.
-    assert 0.0075 - calm.waiting_s <= late.waiting_s - calm.waiting_s <= 0.0075
+    assert 0.005 <= late.waiting_s - calm.waiting_s <= 0.0075
     assert late.bus_bytes_per_s is None
     assert "one rank waiting" not in explanation(calm)
 
