@@ -230,6 +230,8 @@ class Verdict(Struct, kw_only=True):
     evidence: str
     gain_percent: tuple[float, float] | None
     try_first: str = field(name="try")
+    check: str
+    pattern: str
     text: str
 
 

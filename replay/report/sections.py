@@ -320,7 +320,9 @@ def _verdicts(session: model.Session) -> list[str]:
         gain = ""
         if found.gain_percent is not None:
             gain = f"; worth {number(found.gain_percent[0], 2)} to {number(found.gain_percent[1], 2)} % of the step"
-        lines.append(f"{found.kind}: {found.text} ({found.evidence}{gain}). Try: {found.try_first}")
+        how = f", {found.pattern}" if found.pattern else ""
+        check = f". To check: {found.check}" if found.check else ""
+        lines.append(f"{found.kind}{how}: {found.text} ({found.evidence}{gain}). Try: {found.try_first}{check}")
     return lines
 
 

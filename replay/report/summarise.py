@@ -216,6 +216,8 @@ def _verdicts(state: SessionState) -> list[model.Verdict]:
             evidence=plain(found.evidence),
             gain_percent=found.gain_percent,
             try_first=found.try_first,
+            check=plain(found.check),
+            pattern=found.pattern,
             text=plain(found.text),
         )
         for found in verdicts(state)
