@@ -47,3 +47,12 @@ def test_keras_models_says_what_is_wrong_with_the_data(tmp_path: Path) -> None:
     answer = run([sys.executable, EXAMPLES / "keras_models.py", "--data", tmp_path])
     assert answer.returncode == 1
     assert "has no data_batch_*.bin: unpack the binary version of CIFAR-10 there" in answer.stderr
+
+
+@pytest.mark.parametrize("name", ["torch_elastic.py", pytest.param("keras_elastic.py", marks=pytest.mark.long)])
+def test_the_elastic_examples_end_by_themselves(name: str) -> None:
+    horovodrun = Path(sys.executable).parent / "horovodrun"
+    elastic = ["--min-np", "1", "--host-discovery-script", "echo localhost:1", "--network-interface", "lo"]
+    answer = run([horovodrun, "-np", "1", *elastic, sys.executable, EXAMPLES / name, "--seconds", "1", "--width", "4"])
+    assert answer.returncode == 0, answer.stderr
+    assert re.search(r"[Ee]poch 1\b", answer.stdout)
