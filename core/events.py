@@ -22,6 +22,10 @@ Duration = Annotated[float, Meta(ge=0, le=1e10)]
 """Seconds."""
 Nanoseconds = Annotated[int, Meta(ge=-(10**15), le=10**15)]
 Count = Annotated[int, Meta(ge=0, le=10**12)]
+Measure = Annotated[float, Meta(ge=-1e15, le=1e15)]
+"""A reading or rate in any unit. What lies outside is no reading, and its square would break sums."""
+Difference = Annotated[float, Meta(ge=-1e11, le=1e11)]
+"""Seconds between two clocks."""
 Percent = Annotated[float, Meta(ge=0, le=1000)]
 """Of a whole; fans and bursts can exceed it, but not tenfold."""
 PercentOfCore = Annotated[float, Meta(ge=0, le=10**6)]
@@ -408,15 +412,15 @@ class NodeLeft(Event, frozen=True, kw_only=True):
 
 class NetworkRate(Part, frozen=True, kw_only=True):
     name: str
-    received_bytes_per_s: float | None
-    sent_bytes_per_s: float | None
+    received_bytes_per_s: Measure | None
+    sent_bytes_per_s: Measure | None
     used_by_training: bool = False
 
 
 class DiskRate(Part, frozen=True, kw_only=True):
     name: str
-    read_bytes_per_s: float | None
-    written_bytes_per_s: float | None
+    read_bytes_per_s: Measure | None
+    written_bytes_per_s: Measure | None
     busy_percent: Percent | None = None
 
 
@@ -424,16 +428,16 @@ class PowerRail(Part, frozen=True, kw_only=True):
     """One power reading. `within` names the rail that already holds this one, so that totals never count it twice."""
 
     name: str
-    watts: float | None
+    watts: Measure | None
     source: str
-    energy_j: float | None = None
+    energy_j: Measure | None = None
     """Joules since the last sample, from a counter where there is one."""
     within: str = ""
 
 
 class Temperature(Part, frozen=True, kw_only=True):
     name: str
-    celsius: float
+    celsius: Measure
 
 
 class GpuProcess(Part, frozen=True, kw_only=True):
@@ -459,9 +463,9 @@ class GpuReading(Part, frozen=True, kw_only=True):
     """The share of time in which some kernel ran, however small."""
     memory_used_bytes: int | None = None
     memory_total_bytes: int | None = None
-    power_w: float | None = None
-    power_limit_w: float | None = None
-    energy_j: float | None = None
+    power_w: Measure | None = None
+    power_limit_w: Measure | None = None
+    energy_j: Measure | None = None
     """Joules since the last sample, from the driver's counter."""
     sm_active_percent: Percent | None = None
     """The share of time and of streaming multiprocessors in which one had work; this and the next three are GPM's, which
@@ -471,16 +475,16 @@ class GpuReading(Part, frozen=True, kw_only=True):
     tensor_active_percent: Percent | None = None
     dram_active_percent: Percent | None = None
     """Of the memory's bandwidth."""
-    temperature_c: float | None = None
-    sm_clock_mhz: float | None = None
-    memory_clock_mhz: float | None = None
+    temperature_c: Measure | None = None
+    sm_clock_mhz: Measure | None = None
+    memory_clock_mhz: Measure | None = None
     fan_percent: Percent | None = None
     performance_state: int | None = None
     """0 is the fastest."""
-    pcie_received_bytes_per_s: float | None = None
-    pcie_sent_bytes_per_s: float | None = None
-    nvlink_received_bytes_per_s: float | None = None
-    nvlink_sent_bytes_per_s: float | None = None
+    pcie_received_bytes_per_s: Measure | None = None
+    pcie_sent_bytes_per_s: Measure | None = None
+    nvlink_received_bytes_per_s: Measure | None = None
+    nvlink_sent_bytes_per_s: Measure | None = None
     """Sum over the links, payload only."""
     ecc_corrected: int | None = None
     ecc_uncorrected: int | None = None
@@ -497,7 +501,7 @@ class GpuReading(Part, frozen=True, kw_only=True):
     """Field name, or "all" -> why it has no value."""
     notes: dict[str, str] = {}
     """Field name -> what to know about its value: that it is uncertain, or measured in another way."""
-    age_s: dict[str, float] = {}
+    age_s: dict[str, Measure] = {}
     """Field name, or "all" -> seconds since it was read, where that was not for this sample."""
 
 
@@ -506,7 +510,7 @@ class EngineReading(Part, frozen=True, kw_only=True):
 
     name: str
     utilization_percent: Percent | None = None
-    clock_mhz: float | None = None
+    clock_mhz: Measure | None = None
     on: bool = True
 
 
@@ -525,11 +529,11 @@ class ControlGroup(Part, frozen=True, kw_only=True):
 
     version: int
     """Of the kernel's control groups, 1 or 2."""
-    cores: float | None = None
+    cores: Measure | None = None
     """As many cores' time as it may take."""
     cpu_percent: Percent | None = None
     """CPU time as a share of `cores`."""
-    throttled_s: float | None = None
+    throttled_s: Measure | None = None
     """Over `interval_s`: time that its cores were held back by the limit, summed over cores."""
     throttled_percent: Percent | None = None
     """The share of the scheduler's periods in which it was held back."""
@@ -557,8 +561,8 @@ class NodeSampled(Event, frozen=True, kw_only=True):
     interval_s: Duration
     cpu_percent: Percent | None = None
     cores_percent: list[Percent | None] = []
-    cores_mhz: list[float | None] = []
-    load_1m: float | None = None
+    cores_mhz: list[Measure | None] = []
+    load_1m: Measure | None = None
     memory_used_bytes: int | None = None
     memory_total_bytes: int | None = None
     swap_used_bytes: int | None = None
@@ -580,7 +584,7 @@ class NodeSampled(Event, frozen=True, kw_only=True):
     """Field name, or a source that might have answered -> why it has no value, or is not in use."""
     sources: dict[str, str] = {}
     """Field name -> the program that gave it, where it was not read from the kernel."""
-    age_s: dict[str, float] = {}
+    age_s: dict[str, Measure] = {}
     """Field name -> seconds since it was read, where that was not just now."""
 
 
@@ -588,15 +592,15 @@ class ClockStepped(Event, frozen=True, kw_only=True):
     """The wall clock of a node was set: by how much it moved against the steady clock."""
 
     node: str
-    by_s: float
+    by_s: Difference
 
 
 class ClockOffsetEstimated(Event, frozen=True, kw_only=True):
     """Add `offset_s` to a node's times to get the viewer's; the true value lies within half of `round_trip_s`."""
 
     node: str
-    offset_s: float
-    round_trip_s: float
+    offset_s: Difference
+    round_trip_s: Difference
 
 
 class GapFound(Event, frozen=True, kw_only=True):
