@@ -1,9 +1,10 @@
-"""Hostile input for all that takes bytes from outside: mutations of good ones, from a seed. A target raises for a finding only."""
+"""Hostile input for all that takes bytes from outside: good ones, mutated from a seed. A target raises only for findings."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from copy import deepcopy
 from itertools import pairwise
 from typing import Any
 
@@ -131,13 +132,13 @@ def _put_odd(value: Any, dice: random.Random) -> None:
         if isinstance(value[key], dict | list) and value[key] and dice.random() < 0.7:
             _put_odd(value[key], dice)
         elif key != "kind":
-            value[key] = dice.choice(ODD)
+            value[key] = deepcopy(dice.choice(ODD))
     elif isinstance(value, list) and value:
         at = dice.randrange(len(value))
         if isinstance(value[at], dict | list) and value[at] and dice.random() < 0.7:
             _put_odd(value[at], dice)
         else:
-            value[at] = dice.choice(ODD)
+            value[at] = deepcopy(dice.choice(ODD))
 
 
 TARGETS: dict[str, Callable[[random.Random], None]] = {

@@ -98,6 +98,11 @@ def test_killed_at_any_time_each_step_and_sample_is_recorded_once(setup: Setup) 
     setup.write(50)
     setup.recorder = setup.start_recorder()
     setup.until(lambda: len(setup.steps()) == 200)
+    pulled = setup.file.with_name("pulled.jsonl")
+    command = [sys.executable, "-m", "distmon.tui.cli.main", "pull", setup.address, "-o", str(pulled)]
+    assert subprocess.run(command, stderr=subprocess.PIPE).returncode == 0
+    batches = [event for event in open_session(pulled).events(Notes()) if isinstance(event, StepsRecorded)]
+    assert [batch.first_step + place for batch in batches for place in range(len(batch.duration_ns))] == list(range(200))
     setup.recorder.send_signal(signal.SIGTERM)
     _, said = setup.recorder.communicate()
     assert (setup.recorder.returncode, said.count(b"\n")) == (0, 1)

@@ -18,7 +18,7 @@ import zmq
 
 from distmon.core.errors import DistmonError, UsageError
 from distmon.core.events import AnyEvent, ClockOffsetEstimated, GapFound, MarkSet, NodeJoined, Ticked
-from distmon.wire.frames import WIRE_VERSION, Header, Request, encode_header, encode_request
+from distmon.wire.frames import MAX_BODY_BYTES, WIRE_VERSION, Header, Request, encode_header, encode_request
 from distmon.wire.gate import Gate
 from distmon.wire.keys import FixedList, ViewerKeys, make_pair
 from distmon.wire.publisher import FORGET_VIEWER_AFTER_S, Publisher
@@ -359,6 +359,36 @@ def test_a_frame_that_comes_twice_is_taken_once(
         events.extend(heard(viewer, 1.0))
     assert times(events) == [1.0, 2.0, 3.0]
     assert gaps(events) == []
+
+
+def test_a_frame_that_comes_before_its_turn_leaves_a_gap_and_the_late_one_is_dropped(
+    viewer: Subscription, tmp_path: Path, plain_socket: Callable[[int], zmq.Socket[bytes]]
+) -> None:
+    agent = plain_socket(zmq.ROUTER)
+    agent.bind(f"ipc://{tmp_path}/order.sock")
+    viewer.add(f"ipc://{tmp_path}/order.sock")
+    while not agent.poll(10):
+        viewer.poll(0.01)
+    peer = agent.recv_multipart()[0]
+    for seq in (1, 3, 2, 4):
+        header = Header(v=WIRE_VERSION, node="n", boot="b", stream="n/b/s", seq=seq, count=1)
+        body = msgspec.msgpack.encode([MarkSet(at=float(seq), text="x", stream="n/b/s", seq=seq)])
+        agent.send_multipart([peer, encode_header(header), body])
+    events: list[AnyEvent] = []
+    while not got(4)(events):
+        events.extend(heard(viewer, 1.0))
+    assert times(events) == [1.0, 3.0, 4.0]
+    assert gaps(events) == [1]
+
+
+def test_an_event_too_large_for_any_message_is_a_gap_that_says_so(publisher: Publisher, viewer: Subscription) -> None:
+    publish(publisher, 1, 1)
+    publish(publisher, 2, 2, size=MAX_BODY_BYTES)
+    publish(publisher, 3, 3)
+    events = exchange(publisher, viewer, got(3))
+    (gap,) = [event for event in events if isinstance(event, GapFound)]
+    assert (gap.lost_records, gap.seq, publisher.oversized) == (1, 2, 1)
+    assert "more than the 1048576 that a message may hold" in gap.cause
 
 
 def test_an_agent_that_is_no_longer_followed_is_heard_no_more(

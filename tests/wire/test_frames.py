@@ -171,3 +171,12 @@ def test_a_good_message_with_bytes_changed_or_added(extra: bytes, position: int,
         decode_header([bytes(whole) + extra, BODY])
     except BadFrame as refused:
         assert refused.reason in ("version", "header")
+
+
+def test_a_later_minor_version_of_the_other_side_is_understood() -> None:
+    """What it adds is ignored, and what this side adds may be missing."""
+    header = {"v": WIRE_VERSION, "node": "n", "boot": "b", "stream": "n/b/s", "seq": 1, "count": 0, "of_later": [1, {"a": 2}]}
+    assert decode_header([msgspec.msgpack.encode(header), b""]).stream == "n/b/s"
+    request = {"v": WIRE_VERSION, "session": "s", "of_later": True}
+    found = decode_request([msgspec.msgpack.encode(request)])
+    assert (found.stored, found.history_s, found.sent_ns) == ({}, None, None)

@@ -1,0 +1,158 @@
+"""Clients to be refused, by the thousand, and what they do to a viewer that is let in: `python -m tests.faults.strangers`."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import itertools
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections import deque
+from pathlib import Path
+from typing import NamedTuple
+
+import zmq
+
+from distmon.core.events import MarkSet
+from distmon.wire.gate import Gate
+from distmon.wire.keys import FixedList, KeyPair, ViewerKeys, make_pair, public_of
+from distmon.wire.publisher import Publisher
+from distmon.wire.subscription import Subscription
+
+MARKS_PER_S = 50
+_GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"NULL".ljust(20, b"\0") + bytes(32)
+"""ZMTP 3.1 in the clear."""
+_STAY_S = 1.0
+
+
+class Delays(NamedTuple):
+    """Of what the viewer that is let in receives, in milliseconds from when it was published."""
+
+    p50: float
+    p99: float
+    highest: float
+
+
+class Flood(NamedTuple):
+    before: Delays
+    during: Delays
+    tried: int
+    seconds: float
+    refused: dict[str, int]
+
+
+def flood(folder: Path, count: int, rate: float, before_s: float) -> Flood:
+    """An agent and a viewer for `before_s`, then the same with `count` strangers at `rate` a second."""
+    agent, own = make_pair(), make_pair()
+    told = folder / "agent.json"
+    command = [sys.executable, "-m", "tests.faults.strangers", "--agent", str(told), agent.secret, own.public]
+    with subprocess.Popen(command) as publishing, contextlib.ExitStack() as stack:
+        stack.callback(publishing.kill)
+        while not told.exists():
+            time.sleep(0.05)
+        address = json.loads(told.read_text())["address"]
+        viewer = Subscription([address], keys=ViewerKeys(own, {address: agent.public}))
+        stack.callback(viewer.close)
+        while not _delays(viewer, 0.2):
+            assert publishing.poll() is None
+        before = _summary(_delays(viewer, before_s))
+        begun = time.monotonic()
+        strangers = subprocess.Popen(
+            [sys.executable, "-m", "tests.faults.strangers", "--knock", address, str(count), str(rate), agent.public]
+        )
+        stack.callback(strangers.wait)
+        stack.callback(strangers.kill)
+        delays: list[float] = []
+        while strangers.poll() is None:
+            delays += _delays(viewer, 0.2)
+        seconds = time.monotonic() - begun
+        delays += _delays(viewer, 2.5)  # the last are still to be refused
+        refused = json.loads(told.read_text())["refused"]
+        return Flood(before, _summary(delays), count, seconds, refused)
+
+
+def _delays(viewer: Subscription, seconds: float) -> list[float]:
+    end = time.monotonic() + seconds
+    found: list[float] = []
+    while (left := end - time.monotonic()) > 0:
+        events = viewer.poll(left)
+        now = time.time()
+        found += [(now - event.at) * 1000 for event in events if isinstance(event, MarkSet)]
+    return found
+
+
+def _summary(delays: list[float]) -> Delays:
+    ordered = sorted(delays)
+    return Delays(*(round(ordered[min(int(q * len(ordered)), len(ordered) - 1)], 1) for q in (0.5, 0.99, 1.0)))
+
+
+def _publish(told: Path, secret: str, viewer: str) -> None:
+    gate = Gate(KeyPair(public_of(secret), secret), FixedList([viewer]))
+    publisher = Publisher("n", "b", ["tcp://127.0.0.1:*"], gate=gate)
+    begun = time.monotonic()
+    for turn in itertools.count():
+        publisher.publish("s", MarkSet(at=time.time(), text="x"))
+        while (left := begun + turn / MARKS_PER_S - time.monotonic()) > 0:
+            publisher.serve(left)
+        publisher.serve(0)
+        if turn % MARKS_PER_S == 0:
+            new = told.with_suffix(".new")
+            new.write_text(json.dumps({"address": publisher.addresses[0], "refused": publisher.refused}))
+            new.replace(told)
+
+
+def _knock(address: str, count: int, rate: float, agent_key: str) -> None:
+    """In turn: in the clear, random bytes, silent, and CURVE with an unknown key, or for another agent."""
+    host, port = address.removeprefix("tcp://").split(":")
+    other_key = make_pair().public
+    context = zmq.Context()
+    open_for: deque[tuple[float, socket.socket | zmq.Socket[bytes]]] = deque()
+    begun = time.monotonic()
+    for number in range(count):
+        time.sleep(max(0.0, begun + number / rate - time.monotonic()))
+        client: socket.socket | zmq.Socket[bytes]
+        if number % 4 == 3:
+            own = make_pair()
+            client = context.socket(zmq.DEALER)
+            client.setsockopt(zmq.LINGER, 0)
+            client.setsockopt(zmq.CURVE_SERVERKEY, bytes.fromhex(agent_key if number % 8 == 3 else other_key))
+            client.setsockopt(zmq.CURVE_PUBLICKEY, bytes.fromhex(own.public))
+            client.setsockopt(zmq.CURVE_SECRETKEY, bytes.fromhex(own.secret))
+            client.connect(address)
+        else:
+            client = socket.create_connection((host, int(port)))
+            with contextlib.suppress(OSError):
+                client.sendall([_GREETING, os.urandom(200), b""][number % 4])
+        open_for.append((time.monotonic() + _STAY_S, client))
+        while open_for and open_for[0][0] < time.monotonic():
+            open_for.popleft()[1].close()
+    for _, client in open_for:
+        client.close()
+    context.destroy(linger=0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--agent", nargs=3)
+    parser.add_argument("--knock", nargs=4)
+    parser.add_argument("--count", type=int, default=10_000)
+    parser.add_argument("--rate", type=float, default=500)
+    arguments = parser.parse_args()
+    if arguments.agent:
+        _publish(Path(arguments.agent[0]), *arguments.agent[1:])
+    elif arguments.knock:
+        _knock(arguments.knock[0], int(arguments.knock[1]), float(arguments.knock[2]), arguments.knock[3])
+    else:
+        import tempfile
+
+        with tempfile.TemporaryDirectory() as folder:
+            found = flood(Path(folder), arguments.count, arguments.rate, 10.0)
+        sys.stdout.write(json.dumps(found._asdict()) + "\n")
+
+
+if __name__ == "__main__":
+    main()
