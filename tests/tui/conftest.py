@@ -106,6 +106,7 @@ def folded(events: Iterable[AnyEvent]) -> SessionState:
 
 Opened = tuple[DistmonApp, Pilot[int], ListSource]
 OpenApp = Callable[..., AbstractAsyncContextManager[Opened]]
+Settle = Callable[[Pilot[int]], Awaitable[None]]
 Grid = Callable[[App[int]], list[str]]
 
 
@@ -129,8 +130,27 @@ async def _open_app(
         async with app.run_test(size=size) as pilot:
             for name in ("press", "click", "resize_terminal"):
                 setattr(pilot, name, settled(pilot, getattr(pilot, name)))
-            await pilot.pause()
+            await _settle(pilot)
             yield app, pilot, source
+
+
+async def _settle(pilot: Pilot[int]) -> None:
+    """Until the page has the keys and nothing moves any more, however slow the machine is."""
+    app = pilot.app
+    assert isinstance(app, DistmonApp)
+    before: list[str] = []
+    for _ in range(200):
+        await pilot.pause()
+        focused, now = app.screen.focused, style_grid(app)
+        has_keys = focused is not None and focused.has_focus and focused.display
+        if has_keys and now == before and not app.cockpit.page._wants_focus:
+            return
+        before = now if has_keys else []
+
+
+@pytest.fixture
+def settle() -> Settle:
+    return _settle
 
 
 def settled(pilot: Pilot[int], act: Callable[..., Awaitable[object]]) -> Callable[..., Awaitable[object]]:

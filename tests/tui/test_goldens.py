@@ -13,7 +13,7 @@ from distmon.core.events import AnyEvent
 from distmon.core.synthetic import Script, session
 
 if TYPE_CHECKING:
-    from tests.tui.conftest import FakePlayer, Grid, OpenApp
+    from tests.tui.conftest import FakePlayer, Grid, OpenApp, Settle
 
 GOLDENS = Path(__file__).parent.parent / "data" / "goldens" / "tui"
 SCRIPT = Script(ranks=4, nodes=2, seconds=75, slow_rank=1, delay_s=0.03, gpus_per_node=2, epochs=20)
@@ -53,18 +53,51 @@ SCREENS: dict[str, tuple[list[AnyEvent], list[str]]] = {
     "rank": (RUNNING, ["down", "down", "enter"]),
     "node": (RUNNING, ["3", "down", "enter"]),
 }
+PAGES = ("nodes", "node", "ranks", "scaling", "timeline", "events", "logs", "verdicts")
+"""The screens beside the landing screen; each is drawn in every one of these states."""
+STATES: dict[str, list[AnyEvent]] = {"live": RUNNING, "replay": RUNNING, "empty": [], "error": FAILED}
 SIZES = [(80, 24), (120, 40), (200, 60)]
 
 
 @pytest.mark.usefixtures("utc")
 @pytest.mark.parametrize("size", SIZES, ids=lambda s: f"{s[0]}x{s[1]}")
 @pytest.mark.parametrize("name", SCREENS)
-async def test_screen(open_app: OpenApp, text_grid: Grid, style_grid: Grid, name: str, size: tuple[int, int]) -> None:
+async def test_screen(
+    open_app: OpenApp, settle: Settle, text_grid: Grid, style_grid: Grid, name: str, size: tuple[int, int]
+) -> None:
     events, keys = SCREENS[name]
     async with open_app(events, size=size) as (app, pilot, _):
         await pilot.press(*keys)
-        await pilot.pause()
+        await settle(pilot)
         check(f"{name}_{size[0]}x{size[1]}", text_grid(app), style_grid(app))
+
+
+@pytest.mark.usefixtures("utc")
+@pytest.mark.parametrize("size", SIZES, ids=lambda s: f"{s[0]}x{s[1]}")
+@pytest.mark.parametrize("state", STATES)
+async def test_every_page(
+    open_app: OpenApp,
+    settle: Settle,
+    text_grid: Grid,
+    style_grid: Grid,
+    fake_player: type[FakePlayer],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    state: str,
+    size: tuple[int, int],
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))  # the screen of scaling lists the recordings that are there
+    player = fake_player(RUNNING) if state == "replay" else None
+    wrong = []
+    async with open_app(STATES[state], size=size, player=player) as (app, pilot, _):
+        for page in PAGES:
+            app.cockpit.go(page)
+            await settle(pilot)
+            try:
+                check(f"{page}_{state}_{size[0]}x{size[1]}", text_grid(app), style_grid(app))
+            except AssertionError as difference:
+                wrong.append(f"{page}: {difference}")
+    assert not wrong, "\n\n".join(wrong)
 
 
 @pytest.mark.usefixtures("utc")

@@ -88,6 +88,8 @@ class Cockpit(Screen[None]):
         if screen not in self.pages:
             page = self.pages[screen] = make_page(screen, self)
             self.query_one(Board).mount(page, before=self.prompt)
+        # Or else the framework gives the focus of what is about to hide to some neighbour.
+        self.set_focus(None)
         self.page = self.pages[screen]
         if subject is not None:
             self.page.open_subject(subject)
