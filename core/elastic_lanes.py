@@ -14,6 +14,8 @@ from distmon.core.state import SessionState
 
 TRAINING = "training"
 TAIL = "tail"
+UNSEEN = "unseen"
+"""A worker that trains, and whose probe never spoke."""
 LATE_EXIT_S = 2.0
 LOST_KINDS = ("detection", "teardown", "rendezvous", "initialisation", "sync", "redone")
 """Of a worker's time, what is lost; `redone` here is the step that a failure cut short."""
@@ -22,7 +24,7 @@ LOST_KINDS = ("detection", "teardown", "rendezvous", "initialisation", "sync", "
 @dataclass(slots=True, frozen=True)
 class Segment:
     kind: str
-    """One of LOST_KINDS, training or tail."""
+    """One of LOST_KINDS, training, tail or unseen."""
     started: float
     ended: float
     generation: int | None = None
@@ -63,8 +65,11 @@ def lanes(state: SessionState) -> list[Lane]:
         probe = _probe_of(state, life)
         exited = life.exited if life.exited is not None else until
         before = _before_start(state, life, interruptions)
-        own = _Life(life, probe, blocks.get(probe.worker, []) if probe else [], deaths, noticed, exited)
-        found.append(Lane(life.host, life.local_rank, before + own.segments(), _end(life), _failed(life)))
+        if probe is None:
+            own = _unseen(state, life, exited)
+        else:
+            own = _Life(life, probe, blocks.get(probe.worker, []), deaths, noticed, exited).segments()
+        found.append(Lane(life.host, life.local_rank, before + own, _end(life), _failed(life)))
     order = {host: number for number, host in enumerate(dict.fromkeys(life.host for life in state.elastic.lives))}
     return sorted(found, key=lambda lane: (order[lane.host], lane.local_rank, lane.segments[0].started if lane.segments else 0.0))
 
@@ -123,6 +128,15 @@ def _probe_of(state: SessionState, life: WorkerLife) -> ProbedLife | None:
     return None
 
 
+def _unseen(state: SessionState, life: WorkerLife, exited: float) -> list[Segment]:
+    """Of a worker without a word from its probe: it starts until its generation trains, and then takes part somehow."""
+    generation = state.generations.get(life.generation)
+    starts = [r.first_start for r in generation.ranks.values() if r.first_start is not None] if generation else []
+    trains = max(min(min(starts, default=exited), exited), life.started)
+    pieces = [Segment("initialisation", life.started, trains), Segment(UNSEEN, trains, exited)]
+    return [piece for piece in pieces if piece.ended > piece.started]
+
+
 def _before_start(state: SessionState, life: WorkerLife, interruptions: list[float]) -> list[Segment]:
     """A slot that joined waits until the others take notice, then until they have come to the new round."""
     joined = max(
@@ -161,14 +175,14 @@ class _Life:
     """One worker's time, cut into segments."""
 
     life: WorkerLife
-    probe: ProbedLife | None
+    probe: ProbedLife
     blocks: list[_Block]
     deaths: list[float]
     noticed: dict[int, float]
     exited: float
 
     def segments(self) -> list[Segment]:
-        pieces: list[LifeSpan | _Block] = [*(self.probe.spans if self.probe else ()), *self.blocks]
+        pieces: list[LifeSpan | _Block] = [*self.probe.spans, *self.blocks]
         known = sorted(pieces, key=lambda piece: (piece.started, piece.ended))
         found: list[Segment] = []
         at = self.life.started
@@ -236,5 +250,4 @@ class _Life:
         return [piece for piece in pieces if piece.ended > piece.started]
 
     def _interruption(self, generation: int) -> Interruption | None:
-        found = self.probe.interruptions if self.probe else ()
-        return next((i for i in found if i.generation == generation), None)
+        return next((i for i in self.probe.interruptions if i.generation == generation), None)

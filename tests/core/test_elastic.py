@@ -352,3 +352,17 @@ def _leaves(story: Story, chance: random.Random, name: str, generation: int, ste
     story.span("a", 0, "teardown", noticed, noticed + 0.1)
     story.span("a", 0, "rendezvous", noticed + 0.1, noticed + 0.6)
     return noticed + 0.7
+
+
+def test_a_worker_whose_probe_never_spoke_is_in_no_part_that_it_was_not_seen_in() -> None:
+    story = begun("a", "b")
+    mute = [event for event in story.events if getattr(event, "worker", "") != "b"]
+    story.events = mute
+    story.steps("a", 0, 0, 10.0, 20)
+    story.exits(21.0, "a", 0)
+    story.exits(21.0, "b", 1)
+    story.events.append(ev.JobEnded(at=22.0, exit_code=0))
+    books = elastic.accounts(story.folded())
+    assert books is not None
+    assert set(books.lost.parts().values()) == {0.0}
+    assert (books.training_s, books.unexplained_s) == pytest.approx((10.0, 10.0))
