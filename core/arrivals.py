@@ -27,6 +27,9 @@ _CALIBRATION = 4
 """Blocks from which the noise is known well enough to start."""
 _MEMORY = 100
 """Blocks that the noise and the usual transfer are averaged over."""
+_FAR = 8
+"""Blocks so far apart differ by more than neighbours do where lateness wanders slowly, as on a machine that others use too."""
+_CHANCE = 0.25
 _LEAST_NOISE = 0.002
 _CAUTION = 1.12
 """Noise is taken to be so much larger than neighbouring blocks show, as it wanders."""
@@ -93,7 +96,8 @@ class Arrival:
     first_step: int
     waits: list[int | None] = field(default_factory=list)
     late: Shift = field(default_factory=Shift)
-    last: float = 0.0
+    before: list[float] = field(default_factory=list)
+    """Its lateness in the last _FAR blocks."""
 
 
 @dataclass(slots=True)
@@ -119,6 +123,8 @@ class Arrivals:
     """Sum over joined steps and ranks of what was waited beyond that, which is for the last rank."""
     noise: float = 0.0
     """Mean absolute difference of a rank's lateness between neighbouring blocks, typical rank."""
+    far_noise: float = 0.0
+    """The same of blocks that are _FAR apart."""
     slow: Shift = field(default_factory=Shift)
     usual_transfer: float = 0.0
     last_transfer: float = 0.0
@@ -193,14 +199,18 @@ class Arrivals:
 
     def _weigh_ranks(self, sums: dict[int, int], duration: int, settled: int) -> None:
         lateness = _lateness(sums, duration)
-        changes = sorted(abs(value - self.ranks[rank].last) for rank, value in lateness.items())
-        if settled > 1:
-            self.noise = _averaged(self.noise, changes[len(changes) // 2], settled - 1)
+        near = [abs(value - before[-1]) for rank, value in lateness.items() if (before := self.ranks[rank].before)]
+        if near:
+            self.noise = _averaged(self.noise, _typical(near), settled - 1)
+        far = [abs(value - before[0]) for rank, value in lateness.items() if len(before := self.ranks[rank].before) == _FAR]
+        if far:
+            self.far_noise = _averaged(self.far_noise, _typical(far), settled - _FAR)
         alarm = math.log(ALARM_BLOCKS * len(sums))
-        noise = _deviation(self.noise)
+        noise = _deviation(self.noise, self.far_noise)
         for rank, value in lateness.items():
             arrival = self.ranks[rank]
-            arrival.last = value
+            arrival.before.append(value)
+            del arrival.before[:-_FAR]
             # Most ranks are on time most of the time, and there are thousands of them.
             if settled > _CALIBRATION and (value > SHIFTS[0] / 2 or any(arrival.late.evidence)):
                 self._tested(arrival.late, rank, value, noise, alarm)
@@ -212,7 +222,7 @@ class Arrivals:
         self.transfer_share += (share - self.transfer_share) / min(settled, _SHARE_BLOCKS)
         self.transfer_bound = self.transfer_share >= (BOUND_OFF if self.transfer_bound else BOUND_ON)
         if settled > _CALIBRATION:
-            noise = _deviation(self.transfer_noise)
+            noise = _deviation(self.transfer_noise, 0.0)
             self._tested(self.slow, None, share - self.usual_transfer, noise, math.log(ALARM_BLOCKS))
         if not any(self.slow.evidence):
             self.usual_transfer = _averaged(self.usual_transfer, share, settled)
@@ -244,9 +254,19 @@ def _averaged(mean: float, value: float, count: int) -> float:
     return mean + (value - mean) / min(count, _MEMORY)
 
 
-def _deviation(mean_change: float) -> float:
-    """The standard deviation of a series, from the mean absolute difference of neighbours, which is 2 sigma / sqrt(pi)."""
-    return max(_CAUTION * mean_change * math.sqrt(math.pi) / 2, _LEAST_NOISE)
+def _typical(changes: list[float]) -> float:
+    return sorted(changes)[len(changes) // 2]
+
+
+def _deviation(near: float, far: float) -> float:
+    """The standard deviation that counts for a sum over blocks, from mean absolute differences, which are 2 sigma / sqrt(pi).
+
+    Where blocks far apart differ clearly more than neighbours, lateness wanders with a correlation rho of 1 - near^2 / far^2, and
+    the variance counts (1 + rho) / (1 - rho) times. Chance alone, or the begin of a lateness, makes for some of that.
+    """
+    rho = 1 - (near / far) ** 2 if far > near else 0.0
+    rho = min(max((rho - _CHANCE) / (1 - _CHANCE), 0.0), 0.9)
+    return max(_CAUTION * near / (1 - rho) * math.sqrt(math.pi * (1 + rho)) / 2, _LEAST_NOISE)
 
 
 def shares(found: Iterable[Shift]) -> list[float]:
