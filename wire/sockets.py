@@ -20,6 +20,8 @@ _RECEIVE_MARK = 64
 _HEARTBEAT_MS = 3000
 _DEAD_AFTER_MS = 9000
 _HANDSHAKE_MS = 1500
+_CONNECT_MS = 3000
+"""An attempt made while a network is cut is given up: the kernel would come back to it only after up to a minute."""
 _BACKLOG = 1024
 _OTHER_FILES = 512
 
@@ -82,6 +84,7 @@ def open_viewer(context: zmq.Context[zmq.Socket[bytes]]) -> zmq.Socket[bytes]:
     # also what has arrived from an agent that ends: its goodbye.)
     viewer.setsockopt(zmq.SNDHWM, 1)
     viewer.setsockopt(zmq.RECONNECT_IVL_MAX, 5000)
+    viewer.setsockopt(zmq.CONNECT_TIMEOUT, _CONNECT_MS)
     return viewer
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import select
 import shutil
 import signal
 import subprocess
@@ -30,6 +31,7 @@ PREFIX = "distmon-cluster-"
 NETWORK = "10.77.0."
 MAX_HOSTS = 200
 STATE = "state.json"
+GONE_LIMIT_S = 30.0
 _PRIVATE = ("/tmp", "/var/tmp")
 _SWITCH = "ip link set dev lo up && ip link add name switch type bridge && ip link set dev switch up && echo ready && exec cat"
 
@@ -131,10 +133,18 @@ class Cluster:
         self.truth.add("lose", name, began)
 
     def signal(self, name: str, pids: Iterable[int], number: int) -> None:
-        """Send a signal to processes of a host (numbers as this machine counts)."""
+        """Send a signal to processes of a host (numbers as this machine counts); after SIGKILL, wait until they are gone.
+
+        It takes the kernel a while to take a large process apart, and only then its connections close.
+        """
         began = time.time()
-        for pid in pids:
-            os.kill(pid, number)
+        watches = [os.pidfd_open(pid) for pid in pids]
+        for watch in watches:
+            signal.pidfd_send_signal(watch, number)
+        for watch in watches:
+            if number == signal.SIGKILL:
+                select.select([watch], [], [], GONE_LIMIT_S)
+            os.close(watch)
         self.truth.add("signal", name, began, signal.Signals(number).name)
 
     # --- parts ---

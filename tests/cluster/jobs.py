@@ -19,6 +19,12 @@ from tests.launcher.driving import within
 
 LAUNCH_LIMIT_S = 90.0
 THREE_HOSTS = "node1:1,node2:1,node3:1"
+SHOWN_S = 2.0
+"""From a process's death to its line on the screen."""
+ENDED_S = 15.0
+"""From the first death to the end of a static job, everywhere."""
+SILENT_SHOWN_S = 15.0
+"""From a cut to its line on the screen."""
 E = TypeVar("E", bound=Event)
 
 

@@ -13,15 +13,8 @@ import pytest
 from distmon.core.events import JobEnded, NoticeGiven, WorkerExited
 from tests.cluster import memory
 from tests.cluster.cluster import Cluster
-from tests.cluster.jobs import ClusterJob, RankJob, eventually
+from tests.cluster.jobs import ENDED_S, SHOWN_S, SILENT_SHOWN_S, ClusterJob, RankJob, eventually
 from tests.launcher.driving import within
-
-SHOWN_S = 2.0
-"""From a process's death to its line on the screen."""
-ENDED_S = 15.0
-"""From the first death to the end of a static job, everywhere."""
-SILENT_SHOWN_S = 15.0
-"""From a cut to its line on the screen."""
 
 Start = Callable[..., RankJob]
 
