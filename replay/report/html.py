@@ -10,6 +10,7 @@ import base64
 import hashlib
 import json
 from dataclasses import dataclass
+from functools import cache
 from html import escape
 
 import vl_convert
@@ -86,6 +87,7 @@ def to_html(title: str, parts: list[Part], made_by: str) -> str:
     )
 
 
+@cache
 def _library() -> str:
     """What draws, as one script; nothing in it may end the script early, whatever its version holds."""
     return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;").replace("</script", "<\\/script")
