@@ -25,5 +25,6 @@ def plan_job(spec: JobSpec, job_folder: Path) -> Plan:
     )
     plan = make_plan(spec, gather(spec), places)
     if plan.own_hosts:
-        host_file.write_hosts(job_folder / host_file.FILE_NAME, host_file.slots_of(plan.members))
+        hosts = host_file.slots_of(plan.members)
+        host_file.write_hosts(job_folder / host_file.FILE_NAME, hosts, alone=not plan.others and not spec.network_interfaces)
     return plan

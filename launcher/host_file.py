@@ -18,6 +18,7 @@ from distmon.launcher.hosts import Host
 from distmon.wire.addresses import runtime_directory
 
 FILE_NAME = "hosts"
+_ALONE = "# this machine alone"
 _ADDED = re.compile(r"([\w.-]+)(?::(\d+))?")
 
 
@@ -33,14 +34,26 @@ def script(path: Path) -> str:
     return f"cat {shlex.quote(str(path))}"
 
 
-def write_hosts(path: Path, hosts: Mapping[str, int]) -> None:
-    """Replace the file in one step: a reader sees the old hosts or the new ones. Raises DistmonError."""
+def write_hosts(path: Path, hosts: Mapping[str, int], *, alone: bool | None = None) -> None:
+    """Replace the file in one step: a reader sees the old hosts or the new ones. Raises DistmonError.
+
+    `alone` says that the job talks over this machine's loopback, so that no other host can join; None keeps what was said.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    note = f"{_ALONE}\n" if alone or (alone is None and is_alone(path)) else ""
     try:
-        temporary.write_text("".join(f"{name}:{slots}\n" for name, slots in hosts.items()), encoding="ascii")
+        temporary.write_text(note + "".join(f"{name}:{slots}\n" for name, slots in hosts.items()), encoding="ascii")
         temporary.replace(path)
     except OSError as error:
         raise DistmonError(f"cannot write the hosts of the job: {error.strerror}") from None
+
+
+def is_alone(path: Path) -> bool:
+    """Whether no other host can join."""
+    try:
+        return path.read_text(encoding="utf-8").startswith(_ALONE)
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 def read_hosts(path: Path) -> dict[str, int]:

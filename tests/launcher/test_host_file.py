@@ -52,6 +52,15 @@ def test_what_cannot_be_meant_is_said(runtime: Path, capsys: pytest.CaptureFixtu
     assert find_job(second.parent.name).file == second
 
 
+def test_no_other_host_joins_a_job_on_the_loopback(runtime: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = job(runtime, 1, {"localhost": 1})
+    write_hosts(file, {"localhost": 1}, alone=True)
+    assert main(["hosts", "add", "node9.invalid:1"]) == 2
+    assert "--network-interface" in capsys.readouterr().err
+    assert main(["hosts", "add", "localhost:2"]) == 0 and main(["hosts", "add", "node9.invalid:1"]) == 2
+    assert read_hosts(file) == {"localhost": 2}
+
+
 def test_jobs_that_have_gone_are_not_listed(runtime: Path) -> None:
     (runtime / "job-999999999-abc").mkdir(parents=True)
     (runtime / "job-999999999-abc" / "hosts").write_text("a:1\n")

@@ -6,7 +6,8 @@ import argparse
 import sys
 
 from distmon.core.errors import UsageError
-from distmon.launcher.host_file import find_job, read_hosts, running_jobs, with_host, without_host, write_hosts
+from distmon.launcher.facts import is_local
+from distmon.launcher.host_file import find_job, is_alone, read_hosts, running_jobs, with_host, without_host, write_hosts
 
 EPILOG = """\
 For jobs started with --min-np and without a discovery script of their own:
@@ -33,6 +34,8 @@ def run(arguments: argparse.Namespace) -> int:
     job = find_job(arguments.job)
     hosts = read_hosts(job.file)
     for word in arguments.host:
+        if arguments.action == "add" and is_alone(job.file) and not is_local(word.partition(":")[0]):
+            raise UsageError(f"{word} cannot join: the job talks over the loopback; start it with --network-interface NAME")
         hosts = with_host(hosts, word) if arguments.action == "add" else without_host(hosts, word)
     write_hosts(job.file, hosts)
     sys.stdout.write(f"{job.name}: {_shown(hosts)}; the ranks follow at their next commit\n")
