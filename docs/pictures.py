@@ -1,11 +1,20 @@
-"""Makes the pictures of the documentation from the demo session: `make pictures`."""
+"""Makes the pictures of the documentation: `make pictures`.
+
+The README's is of the demo session; those of the tour are of a made-up job, large enough to have something on every screen.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+from distmon.core import events as ev
+from distmon.core.events import AnyEvent
+from distmon.core.fold import apply
+from distmon.core.state import SessionState
+from distmon.core.synthetic import Script, host_name, session
 from distmon.replay.paths import demo_session
 from distmon.replay.player import Player
 from distmon.replay.session_file import open_session
@@ -15,20 +24,75 @@ DOCS = Path(__file__).parent
 AT_S = 104.0
 """A moment of the demo at which there is something to see."""
 SIZE = (120, 36)
+ENVIRONMENT = {"COLORTERM": "truecolor", "TERM": "xterm-256color", "LANG": "C.UTF-8"}
+SCRIPT = Script(ranks=64, nodes=16, seconds=120, slow_rank=21, delay_s=0.03, gpus_per_node=4, epochs=40)
+TOUR: dict[str, tuple[str, ...]] = {
+    "overview": (),
+    "nodes": ("1", "right", "down", "right"),
+    "node": (),
+    "ranks": ("1", "right", "down"),
+    "timeline": (),
+    "events": ("up", "up"),
+    "logs": (),
+    "verdicts": ("down",),
+}
+"""Screen -> keys pressed on it."""
 
 
-async def overview(path: Path, session: Path) -> None:
-    """The overview as an SVG."""
-    player = Player(open_session(session))
-    player.seek(AT_S)
-    player.pause()
-    app = DistmonApp(player, player, environment={"COLORTERM": "truecolor", "TERM": "xterm-256color", "LANG": "C.UTF-8"})
+class Nothing:
+    """A source that has nothing more."""
+
+    def poll(self) -> Iterator[AnyEvent]:
+        return iter(())
+
+
+def large_job() -> SessionState:
+    """A job of 64 ranks, one of them slow, in which something was said and lost."""
+    state = SessionState()
+    running = (e for e in session(SCRIPT) if not isinstance(e, ev.WorkerExited | ev.JobEnded | ev.SessionEnded))
+    for event in running:
+        apply(state, event)
+    now = state.now
+    for rank in range(SCRIPT.ranks):
+        host = host_name(rank // 4)
+        lines = ["UserWarning: the loader asks for 12 workers, the node has 8 cores"]
+        apply(state, ev.OutputWritten(at=now, rank=rank, host=host, local_rank=rank % 4, output="stderr", lines=lines))
+    apply(state, ev.NoticeGiven(at=now, severity="warning", text="the disk of node-005 is 91 % full", source="agent"))
+    apply(state, ev.Ticked(at=now + 1))
+    return state
+
+
+async def picture(app: DistmonApp, path: Path, screen: str, keys: tuple[str, ...] = (), subject: str | None = None) -> None:
+    """One screen as an SVG, after some keys."""
     async with app.run_test(size=SIZE) as pilot:
         await pilot.pause(0.6)
+        if screen != "overview":
+            app.cockpit.go(screen, subject)
+            await pilot.pause(0.4)
+        for key in keys:
+            await pilot.press(key)
+        await pilot.pause(0.4)
         path.write_text(app.export_screenshot(title="distmon"), encoding="utf-8")
+
+
+async def overview(path: Path, recording: Path) -> None:
+    """The landing screen on a recording."""
+    player = Player(open_session(recording))
+    player.seek(AT_S)
+    player.pause()
+    await picture(DistmonApp(player, player, environment=ENVIRONMENT), path, "overview")
     player.close()
+
+
+async def tour(folder: Path) -> None:
+    """A picture of each screen."""
+    folder.mkdir(exist_ok=True)
+    for screen, keys in TOUR.items():
+        app = DistmonApp(Nothing(), state=large_job(), environment=ENVIRONMENT)
+        await picture(app, folder / f"{screen}.svg", screen, keys, "n5" if screen == "node" else None)
 
 
 if __name__ == "__main__":
     chosen = Path(sys.argv[1]) if len(sys.argv) > 1 else demo_session()
     asyncio.run(overview(DOCS / "overview.svg", chosen))
+    asyncio.run(tour(DOCS / "tour"))

@@ -69,8 +69,14 @@ def lines(facts: Facts, key: Key | None, palette: Palette, width: int, height: i
     if verdict is None:
         return [Line([(facts.steady.reason or "nothing holds the job back as far as is seen", style("muted"))])]
     found = wrapped(clean(verdict.text), width, style("warn", bold=True))
-    parts = [("because", verdict.evidence), ("would gain", f"{gain(verdict)} of the step time" if verdict.gain_percent else "")]
-    parts += [("try", verdict.try_first), ("to check", how_to_check(verdict))]
+    parts = [
+        ("because", verdict.evidence),
+        ("pattern", PATTERNS.get(verdict.pattern, "")),
+        ("would gain", f"{gain(verdict)} of the step time" if verdict.gain_percent else ""),
+        ("try", verdict.try_first),
+        ("to check", verdict.check),
+        ("where it shows", where_it_shows(verdict)),
+    ]
     if verdict.from_s is not None and verdict.to_s is not None:
         parts.append(("when", f"{duration(verdict.from_s)} to {duration(verdict.to_s)} of the session"))
     for name, text in parts:
@@ -80,21 +86,18 @@ def lines(facts: Facts, key: Key | None, palette: Palette, width: int, height: i
     return found
 
 
-def how_to_check(verdict: Verdict) -> str:
-    """Where on these screens the finding shows, and what would show that what was tried has helped."""
-    phase = PHASE_NAMES.get(verdict.phase or "", "")
-    if verdict.kind == "straggler":
-        return (
-            f"on Ranks (F4) the row of {who(verdict)} differs in {phase or 'one phase'}; after the change it should sink into the"
-            " others, and their exposed comm should shrink by as much"
-        )
-    if verdict.kind in ("input_bound", "communication_bound", "compute_bound"):
-        share = phase or verdict.kind.replace("_", " ")
-        return f"the share of {share} in the step (Overview, panel 2); record both runs and `distmon compare` them"
-    if verdict.kind in ("thermal_throttling", "power_throttling", "gpu_starved", "memory_pressure", "cpu_oversubscribed"):
-        return "on Nodes (F3) by measure (d): temperature, power, memory or load of the node against the others"
-    if verdict.kind.endswith("_dominated"):
-        return "the wall-time split of `distmon report` before and after"
-    if verdict.kind == "stall":
-        return "the ranks' last lines on Logs (F8), and whether steps begin again on Ranks (F4)"
-    return ""
+PATTERNS = {
+    "steady": "steady: in most steps alike",
+    "bursty": "bursty: few steps hold most of it",
+    "transient": "transient: it has come and gone",
+}
+
+
+def where_it_shows(verdict: Verdict) -> str:
+    """The screen on which to look at it."""
+    if verdict.rank is not None:
+        phase = PHASE_NAMES.get(verdict.phase or "")
+        return f"Ranks (F4): the row of rank {verdict.rank}" + (f", {phase}" if phase else "")
+    if verdict.host:
+        return f"Nodes (F3): {verdict.host}, by measure (d)"
+    return "Overview (F2): the split of the step"
