@@ -1,4 +1,4 @@
-"""The Horovod backend: from horovodrun's words to a plan whose driver is run under the training's Python."""
+"""From a job to a plan whose driver is run under the training's Python."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from distmon.launcher import host_file
 from distmon.launcher.facts import gather
 from distmon.launcher.plan import Places, Plan, make_plan
 from distmon.launcher.spec import JobSpec
+from distmon.launcher.torchrun import for_torchrun
 
 _PACKAGES = Path(__file__).resolve().parent.parent
 """Where distmon's rooms lie side by side, in a checkout as in an installation. What the training loads is found by path."""
@@ -24,6 +25,8 @@ def plan_job(spec: JobSpec, job_folder: Path) -> Plan:
         hosts_script=host_file.script(job_folder / host_file.FILE_NAME),
     )
     plan = make_plan(spec, gather(spec), places)
+    if spec.backend == "torchrun":
+        return for_torchrun(plan, spec)
     if plan.own_hosts:
         hosts = host_file.slots_of(plan.members)
         host_file.write_hosts(job_folder / host_file.FILE_NAME, hosts, alone=not plan.others and not spec.network_interfaces)

@@ -24,6 +24,7 @@ QUEUE_LIMIT = 10_000
 LOST_LIMIT_S = 10.0
 """After the driver's own death its workers' supervisors need at most this long to end them."""
 SHOWN_HOSTS = 32
+_NAMES = {"horovod": "horovodrun", "torchrun": "torchrun"}
 STUCK_LIMIT_S = 12.0
 """A driver that has not ended this long after a stop is killed."""
 
@@ -196,6 +197,8 @@ class Runner:
             os.close(orders)
         spec = {
             "job": plan.job,
+            "backend": plan.backend,
+            "np": plan.np,
             "flags": plan.flags,
             "command": plan.command,
             "worker_environment": plan.worker_environment,
@@ -250,12 +253,12 @@ class Runner:
         )
 
     def _read_said(self, pipe: IO[bytes]) -> None:
-        """What Horovod itself prints."""
+        """What the launcher itself prints."""
         with pipe:
             for line in pipe:
                 text = line.decode("utf-8", "replace").rstrip()
                 if text:
-                    self._put(NoticeGiven(at=self._now(), severity="info", text=text, source="horovodrun"))
+                    self._put(NoticeGiven(at=self._now(), severity="info", text=text, source=_NAMES[self._plan.backend]))
 
     def _kill_if_stuck(self) -> None:
         if not self._done.wait(STUCK_LIMIT_S) and self._driver is not None:

@@ -16,16 +16,19 @@ from distmon.launcher.translate import SOURCE
 
 GRACE_S = 10.0
 """After all ranks have met the probe has said who they are; the agent passes that on within a second or two."""
+LOADING_GRACE_S = 60.0
+"""Where the launcher does not see the ranks meet: they load their framework first."""
 NOT_LOADED = (
-    "its process did not load the probe: python -I, -E or -S, a PYTHONPATH of its own, or a script that never calls hvd.init"
+    "its process did not load the probe: python -I, -E or -S, a PYTHONPATH of its own, or a script that never joins the others"
 )
 
 
 class RankWatch:
     """Fed with every event of the session; `unmeasured` gives what is to be told. Used under the caller's lock."""
 
-    def __init__(self, why_host: Callable[[str], str]) -> None:
+    def __init__(self, why_host: Callable[[str], str], grace_s: float = GRACE_S) -> None:
         """`why_host` says why nothing comes from a host; empty where all seems well there."""
+        self._grace_s = grace_s
         self._why_host = why_host
         self._hosts: dict[int, str] = {}
         self._silent: set[int] = set()
@@ -42,7 +45,7 @@ class RankWatch:
         elif isinstance(event, WorkerIdentified):
             self._silent.discard(event.rank)
         elif isinstance(event, LaunchProgressed) and event.stage == "first_step" and self._hosts:
-            self._due = event.at + GRACE_S
+            self._due = event.at + self._grace_s
 
     def unmeasured(self, now: float, *, at_end: bool = False) -> list[AnyEvent]:
         """What is to be told now; `at_end` without the grace, of ranks that had met."""

@@ -28,11 +28,10 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def watch_horovod(path: Any, target: Any) -> Any:
-    """Hook `horovod.common.basics`, which is being imported right now; returns its spec."""
-    from . import horovod_hooks
+def watch_launch(name: str, path: Any, target: Any) -> Any:
+    """Hook what gives a process its rank, Horovod or torch's process group, which is being imported right now; its spec."""
+    from . import horovod_hooks, process_group_hooks
     from .worker import watch
 
-    name = "horovod.common.basics"
-    watch.add(name, horovod_hooks.install)
+    watch.add(name, process_group_hooks.install if name == process_group_hooks.MODULE else horovod_hooks.install)
     return watch.find_spec(name, path, target)

@@ -2,7 +2,7 @@
 
 import os
 from types import ModuleType
-from typing import Any
+from typing import Any, Dict
 
 from . import elastic_hooks, keras_hooks, tensorflow_hooks, torch_hooks, worker
 from .patching import Function, wrap
@@ -28,15 +28,16 @@ def _timed_init(original: Function) -> Function:
         if this is None or not this.timer.thread:
             return original(self, *args, **kwargs)
         start = monotonic_ns()
-        this.timer.attempt("rendezvous", lambda: _before_init(this, start))
+        this.timer.attempt("rendezvous", lambda: before_init(this, start))
         result = original(self, *args, **kwargs)
-        this.timer.attempt("identity", lambda: _after_init(this, self, start))
+        this.timer.attempt("identity", lambda: after_init(this, {name: getattr(self, name)() for name in RANKS}, start))
         return result
 
     return init
 
 
-def _before_init(this: worker.Worker, start: int) -> None:
+def before_init(this: worker.Worker, start: int) -> None:
+    """The worker asks for its rank, at `start`."""
     this.timer.message({"type": "phase", "phase": "rendezvous"})
     if this.inits == 0:
         began = _process_start_ns(start)
@@ -51,14 +52,15 @@ def _process_start_ns(now: int) -> int:
     return now - max(0, int(age * 1e9))
 
 
-def _after_init(this: worker.Worker, basics: Any, start: int) -> None:
+def after_init(this: worker.Worker, ranks: Dict[str, int], start: int) -> None:
+    """It has its rank, for the first time or again."""
     timer = this.timer
     timer.ring.span("rendezvous", start, monotonic_ns() - start)
     first = this.inits == 0
     this.inits += 1
     this.initialised = True
     timer.begin_generation(int(os.environ.get("DISTMON_GENERATION", "0")) + this.inits - 1)
-    timer.message(worker.identity(this, {name: getattr(basics, name)() for name in RANKS}))
+    timer.message(worker.identity(this, ranks))
     timer.message({"type": "phase", "phase": "initialisation"})
     if first:
         for hooks in (torch_hooks, tensorflow_hooks, keras_hooks):

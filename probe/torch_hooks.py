@@ -161,7 +161,7 @@ def _hook_optimizer(worker: Worker, timer: StepTimer, module: Any) -> None:
     from horovod.torch.mpi_ops import mpi_lib
 
     functions = vars(mpi_lib)
-    plain_steps = _hook_plain_optimizers(timer)
+    plain_steps = hook_plain_optimizers(timer)
 
     def make_init(original: Function) -> Function:
         def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -171,7 +171,7 @@ def _hook_optimizer(worker: Worker, timer: StepTimer, module: Any) -> None:
                 while plain_steps:
                     plain_steps.pop().remove()
                 timer.passes_per_step = max(1, int(self.backward_passes_per_step))
-                timer.attempt("compute", lambda: _time_on_gpu(worker, self))
+                timer.attempt("compute", lambda: time_on_gpu(worker, self))
                 timer.attempt("model", lambda: timer.message(_describe(module, self)))
 
         return __init__
@@ -184,7 +184,7 @@ def _hook_optimizer(worker: Worker, timer: StepTimer, module: Any) -> None:
     timer.sees(OPTIMIZER)
 
 
-def _time_on_gpu(worker: Worker, optimizer: Any) -> None:
+def time_on_gpu(worker: Worker, optimizer: Any) -> None:
     """Let the GPU's clock split the steps, if the parameters are on one."""
     timer = worker.timer
     if timer.gpu is None and any(parameter.is_cuda for group in optimizer.param_groups for parameter in group["params"]):
@@ -193,7 +193,7 @@ def _time_on_gpu(worker: Worker, optimizer: Any) -> None:
         worker.flushers.append(timer.gpu.flush)
 
 
-def _hook_plain_optimizers(timer: StepTimer) -> List[Any]:
+def hook_plain_optimizers(timer: StepTimer) -> List[Any]:
     """Steps of optimizers that Horovod did not wrap; returns the handles that take the hooks off again.
 
     Where one is wrapped, its steps are the steps: torch's hooks would count them twice.

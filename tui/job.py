@@ -22,7 +22,7 @@ from distmon.launcher.prepare import HostPreparation
 from distmon.launcher.remote_agents import RemoteAgents
 from distmon.launcher.reports import Finding
 from distmon.launcher.runner import Runner
-from distmon.launcher.unmeasured import RankWatch
+from distmon.launcher.unmeasured import GRACE_S, LOADING_GRACE_S, RankWatch
 from distmon.replay.recorder import Recorder
 from distmon.tui.live import LiveSession
 from distmon.wire.clock import SteadyClock
@@ -67,7 +67,7 @@ class LaunchedJob:
         self._agents = RemoteAgents(plan, agent, self._on_agent, self._on_agent_trouble)
         self._preparation = HostPreparation(plan, self._agents, check=check, agent=agent) if plan.others else None
         self._runner = Runner(plan, self._preparation, debug=debug)
-        self._ranks = RankWatch(self._why_silent)
+        self._ranks = RankWatch(self._why_silent, GRACE_S if plan.backend == "horovod" else LOADING_GRACE_S)
         self._ranks_lock = threading.Lock()
         keys = ViewerKeys(self._agents.viewer, {})
         subscription = Subscription([self._agent.address], since_start=True, keys=keys)

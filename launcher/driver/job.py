@@ -13,7 +13,7 @@ from .failure import Exit
 from .liveness import Liveness
 from .outfiles import OutputFiles
 from .supervisor import FIRM, POLITE
-from .worker import SSH_FAILED, Worker
+from .worker import SSH_FAILED, Transport, Worker, start
 
 KNOCK_ON_GRACE_S = 3.0
 """After a static job's first failure: time for the others to say what they see before they are ended."""
@@ -198,17 +198,13 @@ class Job:
             "cwd": _latin(os.getcwd()),
             "open_files": processes.inherited_open_files_limit() if place.local else None,
             "mark": mark,
+            "exit_as_worker": False,
             "lost_after_s": 0 if place.local else self.liveness.limit_s,
         }
 
     def _launch(self, spec: Dict[str, Any], place: Place, settings: Any, files: Optional[OutputFiles]) -> Worker:
-        if place.local:
-            command = remote.local_command(sys.executable)
-        else:
-            target = self.ssh_targets.get(place.host, {"target": place.host, "port": None})
-            port = target["port"] or settings.ssh_port
-            command = remote.ssh_command(target["target"], sys.executable, port, settings.ssh_identity_file)
-        worker = Worker(command, remote.payload(spec), lambda frame: self._on_frame(frame, place, worker, files))
+        transport = self._transport(place, settings)
+        worker = Worker(transport, remote.payload(spec), lambda frame: self._on_frame(frame, place, worker, files))
         if not place.local:
             self.liveness.expect(place.host)
         with self._lock:
@@ -217,6 +213,14 @@ class Job:
         if self.stopping:
             worker.order(POLITE)
         return worker
+
+    def _transport(self, place: Place, settings: Any) -> Transport:
+        """Start a supervisor where the worker is to be. Raises OSError."""
+        if place.local:
+            return start(remote.local_command(sys.executable))
+        target = self.ssh_targets.get(place.host, {"target": place.host, "port": None})
+        port = target["port"] or settings.ssh_port
+        return start(remote.ssh_command(target["target"], sys.executable, port, settings.ssh_identity_file))
 
     def _not_launched(self, place: Place, error: OSError) -> int:
         """The supervisor, or the ssh to it, could not be started: a failure as a shell would tell it."""

@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import importlib.util
 import json
 import logging
 import os
@@ -18,6 +19,7 @@ from . import built, channel, hooks
 from .failure import as_record, first_failure
 from .job import Job
 from .processes import MARK, raise_open_files_limit
+from .torchrun import TorchrunJob
 
 POLITE_LIMIT_S = 8.0
 """A polite stop that has not ended the job by then becomes a firm one: a hanging discovery script can hold Horovod for ever."""
@@ -34,7 +36,7 @@ class Driver:
     def __init__(self, spec: Dict[str, Any], writer: channel.EventWriter) -> None:
         self.spec = spec
         self.writer = writer
-        self.job = Job(spec, writer)
+        self.job = TorchrunJob(spec, writer) if spec["backend"] == "torchrun" else Job(spec, writer)
         self.shutdown = hooks.Shutdown()
         self.unhooked = False
         self.stop_signal: Optional[int] = None
@@ -47,7 +49,10 @@ class Driver:
         error = ""
         code = 0
         try:
-            self._launch()
+            if isinstance(self.job, TorchrunJob):
+                code = self._run_torchrun(self.job)
+            else:
+                self._launch()
         except KeyboardInterrupt:
             code = 130
         except BadFlags as refusal:
@@ -81,6 +86,12 @@ class Driver:
         else:
             hooks.install(self.job, self.shutdown, for_elastic=for_elastic)
         launch._run(args)
+
+    def _run_torchrun(self, job: TorchrunJob) -> int:
+        if importlib.util.find_spec("torch") is None:
+            raise RuntimeError(f"there is no torch in {sys.executable}: install it there, or name the training's Python")
+        job.progress("starting_driver", "loading torchrun")
+        return job.run()
 
     def _tell_slow_look(self) -> None:
         detail = "Horovod loads a framework to see how it was built; asked once per build"

@@ -39,7 +39,10 @@ CHUNK = 65536
 def main() -> None:
     """Read the spec from standard input and guard the worker until nothing of it is left."""
     spec = json.loads(_read_exactly(int(_read_exactly(8))).decode("utf-8"))
-    Supervisor(spec, control=0, frames=1).run()
+    supervisor = Supervisor(spec, control=0, frames=1)
+    supervisor.run()
+    if spec["exit_as_worker"]:
+        sys.exit(supervisor.exit_code)
 
 
 def _read_exactly(count: int) -> bytes:
@@ -69,6 +72,7 @@ class Supervisor:
         self.pipes: Dict[str, int] = {}
         self.heard_at: Dict[str, float] = {}
         self.rank_pid = 0
+        self.exit_code = 0
         self.exited_at: Optional[float] = None
         self.asked_at: Optional[float] = None
         self.firm = False
@@ -147,7 +151,8 @@ class Supervisor:
         except OSError as error:
             text = f"cannot start {os.fsdecode(argv[0])}: {error.strerror}"
             self._emit("output", stream="stderr", pieces=[(text, "\n")])
-            self._emit("exited", exit_code=127 if error.errno == errno.ENOENT else 126, signal=None, pid=None)
+            self.exit_code = 127 if error.errno == errno.ENOENT else 126
+            self._emit("exited", exit_code=self.exit_code, signal=None, pid=None)
             return False
         self.rank_pid = worker.pid
         for stream, pipe in (("stdout", worker.stdout), ("stderr", worker.stderr)):
@@ -229,7 +234,7 @@ class Supervisor:
         for stream, splitter in self.splitters.items():
             self._emit_pieces(stream, splitter.flush())
         signum = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
-        code = os.WEXITSTATUS(status) if signum is None else 128 + signum
+        code = self.exit_code = os.WEXITSTATUS(status) if signum is None else 128 + signum
         cause = OUT_OF_MEMORY if signum == signal.SIGKILL and processes.oom_kills() > self.oom_kills[0] else ""
         self._emit("exited", exit_code=code, signal=signum, pid=self.rank_pid, at_ns=int(self.exited_at * 1e9), cause=cause)
 

@@ -20,10 +20,20 @@ ORDER_PATIENCE_S = 8.0
 """A supervisor needs at most 7 s to end its worker politely; past this, its transport is cut."""
 
 
-class Worker:
-    """Start the supervisor with `command`, feed it `payload`, and hand its frames to `on_frame` while `read` is called."""
+Transport = Any
+"""What ends when its supervisor does: a process with three pipes, or what stands for one."""
 
-    def __init__(self, command: List[str], payload: bytes, on_frame: Callable[[Dict[str, Any]], None]) -> None:
+
+def start(command: List[str]) -> "subprocess.Popen[bytes]":
+    """A supervisor, here or by ssh."""
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0, start_new_session=True)
+
+
+class Worker:
+    """Feed a supervisor its `payload`, and hand its frames to `on_frame` while `read` is called."""
+
+    def __init__(self, transport: Transport, payload: bytes, on_frame: Callable[[Dict[str, Any]], None]) -> None:
         self.tails: Dict[str, Deque[str]] = {name: collections.deque(maxlen=LAST_LINES) for name in ("stdout", "stderr")}
         self.exit: Optional[Dict[str, Any]] = None
         self.ordered_at: Optional[float] = None
@@ -36,9 +46,7 @@ class Worker:
         self._input = threading.Lock()
         self._rest = b""
         self._complaints = LineSplitter()
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0, start_new_session=True
-        )
+        self.process = transport
         self._selector = selectors.DefaultSelector()
         for pipe, reader in ((self.process.stdout, self._on_frames), (self.process.stderr, self._on_complaint)):
             assert pipe is not None
@@ -126,7 +134,11 @@ class Worker:
 
     def _on_frames(self) -> bool:
         assert self.process.stdout is not None
-        data = os.read(self.process.stdout.fileno(), CHUNK)
+        try:
+            data = os.read(self.process.stdout.fileno(), CHUNK)
+        except ConnectionResetError:
+            # Over a socket, the end of a supervisor that has not read all orders.
+            data = b""
         if data:
             self.heard_at = time.monotonic()
         *lines, self._rest = (self._rest + data).split(b"\n")

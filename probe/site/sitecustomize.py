@@ -10,11 +10,12 @@ from _frozen_importlib import module_from_spec
 from _frozen_importlib_external import PathFinder, spec_from_file_location
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-TRIGGER = "horovod.common.basics"
+TRIGGER = "torch.distributed.distributed_c10d" if "TORCHELASTIC_RUN_ID" in os.environ else "horovod.common.basics"
+"""What gives a process its rank: torch's process group where torchrun has started it, else Horovod."""
 
 
 class _Trigger:
-    """Waits for Horovod, then loads the probe under a private name and lets it hook the import."""
+    """Waits for what gives a rank, then loads the probe under a private name and lets it hook the import."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> object:
         if name != TRIGGER:
@@ -37,8 +38,8 @@ def _load_probe(path: object, target: object) -> object:
             raise ImportError(f"no probe in {folder}")
         module = sys.modules[name] = module_from_spec(spec)
         spec.loader.exec_module(module)
-    spec_of_horovod: object = sys.modules[name].watch_horovod(path, target)
-    return spec_of_horovod
+    spec_of_trigger: object = sys.modules[name].watch_launch(TRIGGER, path, target)
+    return spec_of_trigger
 
 
 def _run_own_sitecustomize() -> None:

@@ -19,7 +19,8 @@ from distmon.launcher.runner import Runner
 
 def main(arguments: list[str]) -> int:
     try:
-        spec = job_spec(split_arguments(arguments, {}), backend="horovod", cwd=str(Path.cwd()), environment=os.environ)
+        backend = arguments.pop(0) if arguments[:1] == ["torchrun"] else "horovod"
+        spec = job_spec(split_arguments(arguments, {}), backend=backend, cwd=str(Path.cwd()), environment=os.environ)
         with job_directory() as folder:
             plan = plan_job(spec, folder)
             runner = Runner(plan, HostPreparation(plan, None) if plan.others else None)
