@@ -71,8 +71,8 @@ def parse_arguments(arguments: Sequence[str] | None) -> AgentConfig:
     for name, value in (("rate", config.rate_hz), ("steps rate", config.steps_hz)):
         if not SLOWEST_HZ <= value <= FASTEST_HZ:
             raise UsageError(f"a {name} of {value:g} Hz is out of bounds; choose {SLOWEST_HZ:g} to {FASTEST_HZ:g}")
-    if not (1 <= config.journal_mb <= 1e6 and 0 < config.journal_hours <= 1e5):
-        raise UsageError("a journal holds 1 to 1000000 MB and up to 100000 hours; correct journal_mb or journal_hours")
+    if not (0.1 <= config.journal_mb <= 1e6 and 0 < config.journal_hours <= 1e5):
+        raise UsageError("a journal holds 0.1 to 1000000 MB and up to 100000 hours; correct journal_mb or journal_hours")
     if config.json and not config.once:
         raise UsageError("--json goes with --once; a running agent is read by connecting a viewer to it")
     return config

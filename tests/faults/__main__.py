@@ -41,13 +41,25 @@ def main() -> int:
             sys.stdout.write(rows[-1])
             sys.stdout.flush()
             failed += [f"{fault.name}: {outcome}" for outcome in outcomes if not _as_it_should(fault, outcome)]
-    if not arguments.only:
-        text = PAGE.read_text()
-        before, rest = text.split(BEGIN)
-        PAGE.write_text(before + BEGIN + HEAD + "".join(rows) + END + rest.split(END)[1])
+    _write_page(rows)
     if failed:
         sys.stderr.write(f"not as it should be (seed {arguments.seed}):\n" + "".join(f"  {text}\n" for text in failed))
     return 1 if failed else 0
+
+
+def _write_page(rows: list[str]) -> None:
+    """Puts the rows into the table; faults that were not tried keep theirs."""
+    text = PAGE.read_text()
+    before, rest = text.split(BEGIN)
+    table, after = rest.split(END)
+    known = {_name(row): row for row in table.splitlines(keepends=True)[2:]}
+    known |= {_name(row): row for row in rows}
+    order = [fault.name for fault in FAULTS]
+    PAGE.write_text(before + BEGIN + HEAD + "".join(known[name] for name in order if name in known) + END + after)
+
+
+def _name(row: str) -> str:
+    return row.split("|")[1].strip()
 
 
 def _try(cluster: Cluster, fault: Fault, seed: int) -> Outcome:

@@ -130,10 +130,12 @@ def journal_disk_full(scene: Scene, dice: random.Random) -> None:
 
 
 def journal_too_small(scene: Scene, dice: random.Random) -> None:
-    """The recorder is away for longer than the journal holds: what is gone must be told, to the record."""
+    """The recorder is away for longer than the journal holds, and the agent's memory is gone too: the loss must be told."""
     scene.run_for(1)
     scene.signal_recorder(signal.SIGKILL)
     scene.run_for(25)
+    scene.signal_agent(signal.SIGKILL)
+    scene.start_agent()
     scene.start_recorder()
     scene.run_for(1)
 
@@ -168,5 +170,5 @@ FAULTS = [
     Fault(agent_killed_while_cut),
     Fault(rank_killed),
     Fault(journal_disk_full, disk_bytes=1 << 20),
-    Fault(journal_too_small, journal_mb=1.0, may_lose=True),
+    Fault(journal_too_small, journal_mb=0.2, may_lose=True),
 ]

@@ -124,13 +124,14 @@ class Scene:
         return path.read_bytes().count(b"\n") if path.exists() else 0
 
     def finish(self) -> Outcome:
-        """Ends the ranks, waits until all that they made is recorded or the time is up, ends the rest, and compares."""
+        """Ends the ranks, waits until their last steps are recorded or the time is up, ends the rest, and compares."""
         for rank in range(RANKS):
             self.cluster.signal(self.node, self._host(self.node).pids("rank.py", f"log-{rank}"), signal.SIGTERM)
         for process in self._ranks:
             process.wait(LIMIT_S)
         deadline = time.monotonic() + LIMIT_S
-        while time.monotonic() < deadline and not set(self._made()) <= set(self._steps()[0]):
+        newest = {max((key for key in self._made() if key[0] == rank), key=lambda key: key[1]) for rank in range(RANKS)}
+        while time.monotonic() < deadline and not newest <= set(self._steps()[0]):
             time.sleep(0.2)
         self.signal_agent(signal.SIGTERM)
         time.sleep(1)
