@@ -34,7 +34,7 @@ from distmon.tui.terminal import can_show_app, run_app
 
 OWN_FLAGS = dict.fromkeys(("--headless", "--check", "--no-check", "--debug", "--help", "-h"), 0)
 OWN_FLAGS |= dict.fromkeys(("--record", "--backend", "--preset", "--lost-after", "--samples-per-step", "--cycle"), 1)
-BACKENDS = ("horovod",)
+BACKENDS = ("horovod", "torchrun")
 POLL_S = 0.1
 EPILOG = """\
 All flags of horovodrun may be given before the command: -np, -H, --hostfile, --network-interface, --gloo-timeout-seconds ...
