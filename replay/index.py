@@ -1,4 +1,4 @@
-"""The side index of a recording: where each second begins, states kept on the way, and moments worth a mark.
+"""The side index of a recording: where each second begins, states kept on the way, step times over all of it, and moments.
 
 It only ever saves time. It is used when it was finished for exactly this recording and by this version of the fold; else it is
 made again, beside the recording where the folder can be written, for this process alone where not.
@@ -10,26 +10,34 @@ import hashlib
 import os
 import tempfile
 import weakref
-from bisect import bisect_right
-from collections.abc import Callable
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO
 
 import msgspec
 
 from distmon.core import events as ev
 from distmon.core.codec import UnknownKind
 from distmon.core.fold import apply
+from distmon.core.moments import Moment, MomentKind, moment_of
+from distmon.core.pace import Pace, PacePoint
 from distmon.core.state import SessionState
+from distmon.core.verdicts import verdicts
 from distmon.replay.keyframe import BadKeyframe, decode_state, encode_state, fold_fingerprint
 from distmon.replay.lines import START, Position
 from distmon.replay.session_file import Notes, SessionFile
 
-MAGIC = b"distmon index 1\n"
+MAGIC = b"distmon index 2\n"
 KEYFRAME_BYTES = 512 << 10
 """A state is kept after this many bytes of events, or after KEYFRAME_RATIO times the size of the last one if that is more."""
 KEYFRAME_RATIO = 4
-MARKS = 500
+MOMENTS = 500
+"""Of each kind at most."""
+TEXT = 200
+"""Characters of a moment's words that are kept."""
 _RECORD_LIMIT = 1 << 20
 
 
@@ -40,10 +48,11 @@ class Head(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Second(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """All events before `position` are of `at` or earlier."""
+    """All events before `position` are of `at` or earlier, and hold `steps` steps of rank 0."""
 
     at: float
     position: Position
+    steps: int = 0
 
 
 class Keyframe(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -53,9 +62,11 @@ class Keyframe(msgspec.Struct, frozen=True, tag=True, array_like=True):
     position: Position
 
 
-class Mark(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    at: float
-    severity: Literal["info", "warning", "error"]
+class PaceKept(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Step times over the whole recording, in bins of `width_s`."""
+
+    width_s: float
+    points: list[PacePoint]
 
 
 class Finish(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -69,13 +80,21 @@ class Finish(msgspec.Struct, frozen=True, tag=True, array_like=True):
     notes: list[str] = []
 
 
-_Any = Head | Second | Keyframe | Mark | Finish
+_Any = Head | Second | Keyframe | Moment | PaceKept | Finish
 _encode = msgspec.msgpack.Encoder().encode
 _decoder: msgspec.msgpack.Decoder[_Any] = msgspec.msgpack.Decoder(_Any)
 
 
 def index_path(recording: Path) -> Path:
     return recording.with_name(recording.name + ".idx")
+
+
+def cached_index_path(recording: Path, environment: Mapping[str, str] = os.environ) -> Path:
+    """Where the index of a recording in a folder of someone else's, such as this package's own, is kept: in the user's cache."""
+    base = environment.get("XDG_CACHE_HOME", "")
+    cache = Path(base) if base.startswith("/") else Path.home() / ".cache"
+    name = hashlib.sha256(os.fsencode(recording.resolve())).hexdigest()[:16]
+    return cache / "distmon" / "indexes" / f"{name}-{recording.name}.idx"
 
 
 class IndexWriter:
@@ -87,7 +106,10 @@ class IndexWriter:
         self._second = -1.0
         self._bytes_since_keyframe = 0
         self._last_keyframe = 0
-        self._marks = 0
+        self._moments: Counter[MomentKind] = Counter()
+        self._verdicts: set[tuple[str, int | None, str | None]] = set()
+        self._pace = Pace()
+        self._steps = 0
         out.write(MAGIC)
         self._write(Head(fold_fingerprint(), hashlib.sha256(first_line).digest()))
 
@@ -97,12 +119,19 @@ class IndexWriter:
         if isinstance(event, UnknownKind):
             return
         if event.at >= self._second + 1 and self._now:
-            self._write(Second(self._now, position))
+            self._write(Second(self._now, position, self._steps))
             self._second = event.at
         self._now = max(self._now, event.at)
-        if self._marks < MARKS and (severity := severity_of(event)) is not None:
-            self._marks += 1
-            self._write(Mark(event.at, severity))
+        if isinstance(event, ev.StepsRecorded):
+            self._pace.add(event)
+            self._steps += len(event.duration_ns) if event.rank == 0 else 0
+        elif (moment := moment_of(event)) is not None:
+            self._note(moment)
+
+    def _note(self, moment: Moment) -> None:
+        self._moments[moment.kind] += 1
+        if self._moments[moment.kind] <= MOMENTS:
+            self._write(msgspec.structs.replace(moment, text=moment.text[:TEXT]))
 
     @property
     def wants_keyframe(self) -> bool:
@@ -113,31 +142,29 @@ class IndexWriter:
         packed = encode_state(state)
         self._write(Keyframe(self._now, position), packed)
         self._bytes_since_keyframe, self._last_keyframe = 0, len(packed)
+        self._note_verdicts(state)
 
-    def finish(self, recording: os.stat_result, *, states: bool = True, notes: list[str] | None = None) -> None:
-        """Declares the index complete for the recording as it is now."""
-        self._write(Finish(recording.st_size, recording.st_mtime_ns, self._now, states, notes or []))
+    def _note_verdicts(self, state: SessionState) -> None:
+        """Each verdict once, where it begins to hold: looked for where states are kept and at the end."""
+        begun = state.job.started.at if state.job.started else state.started
+        for verdict in verdicts(state):
+            what = (verdict.kind, verdict.rank, verdict.phase)
+            if what not in self._verdicts and begun is not None:
+                self._verdicts.add(what)
+                at = begun + verdict.from_s if verdict.from_s is not None else self._now
+                self._note(Moment(at, "verdict", "warning", verdict.text))
+
+    def finish(self, recording: os.stat_result, state: SessionState | None, notes: list[str] | None = None) -> None:
+        """Declares the index complete for the recording as it is now. `state` is that at its end, None where none were kept."""
+        if state is not None:
+            self._note_verdicts(state)
+        self._write(PaceKept(self._pace.width_s, self._pace.points()))
+        self._write(Finish(recording.st_size, recording.st_mtime_ns, self._now, state is not None, notes or []))
         self._out.flush()
 
     def _write(self, record: _Any, attached: bytes = b"") -> None:
         packed = _encode(record)
         self._out.write(len(packed).to_bytes(4, "big") + len(attached).to_bytes(4, "big") + packed + attached)
-
-
-def severity_of(event: ev.AnyEvent) -> Literal["info", "warning", "error"] | None:
-    """How an event is marked on the time line; None for most."""
-    match event:
-        case ev.WorkerExited(exit_code=code, expected=expected) if code and not expected:
-            return "error"
-        case ev.JobEnded(exit_code=code) if code:
-            return "error"
-        case ev.NoticeGiven(severity=severity) if severity != "info":
-            return severity
-        case ev.MembershipChanged(change="host_failed" | "host_blacklisted" | "host_left") | ev.GapFound() | ev.ClockStepped():
-            return "warning"
-        case ev.MembershipChanged(change="host_joined" | "resumed") | ev.MarkSet() | ev.JobEnded() | ev.ActionTaken():
-            return "info"
-    return None
 
 
 class Index:
@@ -149,7 +176,8 @@ class Index:
         self._close = weakref.finalize(self, file.close)
         self.head: Head | None = None
         self.finish: Finish | None = None
-        self.marks: list[Mark] = []
+        self.moments: list[Moment] = []
+        self.pace = PaceKept(1.0, [])
         self._seconds: list[Second] = []
         self._keyframes: list[tuple[Keyframe, int, int]] = []
         self._read()
@@ -179,8 +207,10 @@ class Index:
                 self._seconds.append(record)
             case Keyframe():
                 self._keyframes.append((record, offset, attached))
-            case Mark():
-                self.marks.append(record)
+            case Moment():
+                self.moments.append(record)
+            case PaceKept():
+                self.pace = record
             case Finish():
                 self.finish = record
 
@@ -214,6 +244,28 @@ class Index:
             last -= 1
         return self._seconds[last - 1] if last else Second(0.0, START)
 
+    def second_before_step(self, step: int) -> Second:
+        """The last second before which rank 0 had done fewer steps."""
+        last = bisect_left(self._seconds, step, key=lambda second: second.steps)
+        return self._seconds[last - 1] if last else Second(0.0, START)
+
+    def steps_at(self, at: float) -> float:
+        """How many steps rank 0 had done at a time: between seconds, a straight line."""
+        last = bisect_right(self._seconds, at, key=lambda second: second.at)
+        if not last:
+            return 0.0
+        before, after = self._seconds[last - 1], self._seconds[min(last, len(self._seconds) - 1)]
+        share = (at - before.at) / (after.at - before.at) if after.at > before.at else 0.0
+        return before.steps + share * (after.steps - before.steps)
+
+    def time_of_steps(self, steps: float) -> float:
+        """When rank 0 had done so many steps, likewise; the recording's end past the last one."""
+        last = bisect_right(self._seconds, steps, key=lambda second: second.steps)
+        if not 0 < last < len(self._seconds):
+            return self.end if last else self._seconds[0].at if self._seconds else self.end
+        before, after = self._seconds[last - 1], self._seconds[last]
+        return before.at + (steps - before.steps) / (after.steps - before.steps) * (after.at - before.at)
+
     @property
     def keyframes(self) -> int:
         return len(self._keyframes)
@@ -239,25 +291,28 @@ def open_index(session: SessionFile, progress: Callable[[float], None] | None = 
 
 
 def _read_kept(session: SessionFile) -> Index | None:
-    try:
-        descriptor = os.open(index_path(session.path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return None
-    file = os.fdopen(descriptor, "rb")
-    try:
-        index = Index(file)
-        if index.fits(session, session.path.stat()):
-            return index
-    except (BadKeyframe, OSError):
-        pass
-    file.close()
+    recording = session.path.stat()
+    for path in (index_path(session.path), cached_index_path(session.path)):
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            continue
+        file = os.fdopen(descriptor, "rb")
+        try:
+            index = Index(file)
+            if index.fits(session, recording):
+                return index
+        except (BadKeyframe, OSError):
+            pass
+        file.close()
     return None
 
 
 def build_index(session: SessionFile, progress: Callable[[float], None] | None = None) -> Index:
-    """Reads the recording through once. Keeps the index beside it if the folder can be written."""
+    """Reads the recording through once. Keeps the index beside it, or in the cache where that folder is not the user's."""
     recording = session.path.stat()
-    out = _scratch_file(session.path)
+    target = _place_for_index(session.path)
+    out = _scratch_file(target)
     writer, state, notes = IndexWriter(out, session.first_line), SessionState(), Notes()
     done, size = 0, max(recording.st_size, 1)
     for event, position, length in session.records(notes):
@@ -269,14 +324,25 @@ def build_index(session: SessionFile, progress: Callable[[float], None] | None =
         if not isinstance(event, UnknownKind):
             apply(state, event)
         done += length if not position.frame else 0
-    writer.finish(recording, notes=notes.sentences())
-    _publish(out, index_path(session.path))
+    writer.finish(recording, state, notes.sentences())
+    _publish(out, target)
     return Index(out)
 
 
-def _scratch_file(recording: Path) -> IO[bytes]:
+def _place_for_index(recording: Path) -> Path:
+    folder = recording.resolve().parent
+    own = folder.stat().st_uid == os.getuid() and os.access(folder, os.W_OK)
+    if own and not folder.is_relative_to(Path(__file__).resolve().parent):
+        return index_path(recording)
+    target = cached_index_path(recording)
+    with suppress(OSError):  # without a place the index is for this process alone
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return target
+
+
+def _scratch_file(target: Path) -> IO[bytes]:
     try:
-        return tempfile.NamedTemporaryFile("w+b", dir=recording.parent, prefix=f".{recording.name}.", suffix=".idx", delete=False)
+        return tempfile.NamedTemporaryFile("w+b", dir=target.parent, prefix=f".{target.name}.", delete=False)
     except OSError:
         return tempfile.TemporaryFile("w+b")
 

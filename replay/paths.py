@@ -11,7 +11,8 @@ from importlib.resources import as_file, files
 from pathlib import Path
 
 from distmon.core.errors import DistmonError, UsageError
-from distmon.replay.index import index_path
+from distmon.replay.index import cached_index_path, index_path
+from distmon.replay.marks import marks_path
 
 KEEP_BYTES = 2 << 30
 KEEP_DAYS = 90
@@ -57,9 +58,9 @@ def remove_old(folder: Path, now: float, keep_bytes: int = KEEP_BYTES, keep_days
 
 
 def remove_recording(path: Path) -> None:
-    """Removes a recording and its index."""
-    path.unlink(missing_ok=True)
-    index_path(path).unlink(missing_ok=True)
+    """Removes a recording, its index and its marks."""
+    for part in (cached_index_path(path), index_path(path), marks_path(path), path):
+        part.unlink(missing_ok=True)
 
 
 def _size(path: Path) -> int:

@@ -9,11 +9,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from distmon.core.events import AnyEvent
+from distmon.core.errors import DistmonError
+from distmon.core.events import AnyEvent, StepsRecorded
 from distmon.core.fold import apply
+from distmon.core.moments import Moment
+from distmon.core.pace import PacePoint
 from distmon.core.state import SessionState
 from distmon.replay.index import Index, open_index
 from distmon.replay.lines import START
+from distmon.replay.marks import NAME_LENGTH, NamedMark, load_marks, save_marks
 from distmon.replay.session_file import Notes, SessionFile, no_garbage_collection
 
 SLOWEST, FASTEST = 0.1, 1000.0
@@ -43,6 +47,9 @@ class Player:
         self._playing = True
         self._last_clock = clock()
         self._speed = _within(speed)
+        self._by_step = False
+        self._marks = load_marks(session.path)
+        self._moments = self._all_moments()
         self._sought: SessionState | None = None
 
     @property
@@ -71,9 +78,19 @@ class Player:
         return self._pending is None
 
     @property
-    def marks(self) -> Sequence[tuple[float, str]]:
-        """Moments worth a tick on the bar: (seconds, severity)."""
-        return [(max(mark.at - self._start, 0.0), mark.severity) for mark in self._index.marks]
+    def by_step(self) -> bool:
+        """Whether `speed` is in steps of rank 0 per second, in place of session seconds."""
+        return self._by_step
+
+    @property
+    def moments(self) -> Sequence[Moment]:
+        """What is worth a tick on the bar, in order of time; the viewer's own marks are among it."""
+        return self._moments
+
+    @property
+    def pace(self) -> tuple[float, Sequence[PacePoint]]:
+        """Step times over the whole recording, and the seconds that each point stands for."""
+        return self._index.pace.width_s, self._index.pace.points
 
     @property
     def notes(self) -> list[str]:
@@ -110,6 +127,42 @@ class Player:
         self._advance()
         self._speed = _within(speed)
 
+    def set_by_step(self, by_step: bool) -> None:
+        """Plays so many steps of rank 0 a second, whatever time they took; what lies between steps is passed over."""
+        self._advance()
+        self._by_step = by_step
+
+    def name_mark(self, position_s: float, name: str) -> None:
+        """Names a moment, or names it anew; without a name the mark goes. Raises DistmonError where it cannot be kept."""
+        at = self._start + position_s
+        marks = [mark for mark in self._marks if mark.at != at]
+        if name := " ".join(name.split())[:NAME_LENGTH]:
+            marks.append(NamedMark(at, name))
+        save_marks(self._session.path, marks)
+        self._marks = sorted(marks)
+        self._moments = self._all_moments()
+
+    def position_of_mark(self, name: str) -> float:
+        """Of a viewer's mark or one that the training script set. Raises DistmonError when there is none of this name."""
+        found = [moment for moment in self.moments if moment.kind == "mark"]
+        for moment in found:
+            if moment.text == name:
+                return max(moment.at - self._start, 0.0)
+        names = ", ".join(sorted({moment.text for moment in found})[:8]) or "none yet; m sets one"
+        raise DistmonError(f"there is no mark {name!r} in this recording; its marks: {names}")
+
+    def position_of_step(self, step: int) -> float:
+        """The first moment at which rank 0 was known to have done so many steps. Raises DistmonError when it never had."""
+        second = self._index.second_before_step(step)
+        steps, now = second.steps, second.at
+        for event in self._session.events(Notes(), second.position):
+            now = max(now, event.at)
+            if isinstance(event, StepsRecorded) and event.rank == 0:
+                steps += len(event.duration_ns)
+                if steps >= step:
+                    return max(now - self._start, 0.0)
+        raise DistmonError(f"there is no step {step:,} in this recording: rank 0 did {steps:,}")
+
     def step(self, count: int = 1) -> None:
         """Pauses, then moves to the next (1) or the last (-1) moment at which something happened."""
         self.pause()
@@ -125,6 +178,10 @@ class Player:
             state = self._fold_to(at)
         self._sought, self._now, self._target, self._reached = state, state.now, at, True
         self._last_clock = self._clock()
+
+    def _all_moments(self) -> list[Moment]:
+        named = [Moment(mark.at, "mark", "info", mark.name) for mark in self._marks]
+        return sorted([*self._index.moments, *named], key=lambda moment: moment.at)
 
     def _fold_to(self, at: float) -> SessionState:
         """The state at a time; what follows is then pending."""
@@ -154,7 +211,9 @@ class Player:
         now = self._clock()
         if self._playing:
             base = self._target if self._reached else max(self._now, self._start)
-            self._target = min(base + (now - self._last_clock) * self._speed, self._end)
+            passed = (now - self._last_clock) * self._speed
+            there = self._index.time_of_steps(self._index.steps_at(base) + passed) if self._by_step else base + passed
+            self._target = min(max(there, base), self._end)
             self._reached = True
         self._last_clock = now
 

@@ -118,7 +118,7 @@ class Recorder:
             self._sink.end()
             os.fsync(self._file.fileno())
             if self._index and not self.failed:
-                self._index.finish(os.fstat(self._file.fileno()), states=self._state is not None)
+                self._index.finish(os.fstat(self._file.fileno()), self._state)
         except OSError as error:
             self._fail(error)
         self._file.close()

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from distmon.core.events import AnyEvent
+from distmon.core.moments import Moment
+from distmon.core.pace import PacePoint
 from distmon.core.state import SessionState
 
 
@@ -34,8 +36,23 @@ class Player(Protocol):
     def playing(self) -> bool: ...
 
     @property
-    def marks(self) -> Sequence[tuple[float, str]]:
-        """Moments worth a tick on the bar: (seconds, severity: info, warning or error)."""
+    def started_at(self) -> float:
+        """The recording's start, in seconds since the epoch."""
+        ...
+
+    @property
+    def by_step(self) -> bool:
+        """Whether `speed` is in steps per second, in place of session seconds."""
+        ...
+
+    @property
+    def moments(self) -> Sequence[Moment]:
+        """What is worth a tick on the bar, in order of time."""
+        ...
+
+    @property
+    def pace(self) -> tuple[float, Sequence[PacePoint]]:
+        """Step times over the whole recording, and the seconds that each point stands for."""
         ...
 
     def play(self) -> None: ...
@@ -43,6 +60,12 @@ class Player(Protocol):
     def pause(self) -> None: ...
 
     def set_speed(self, speed: float) -> None: ...
+
+    def set_by_step(self, by_step: bool) -> None: ...
+
+    def name_mark(self, position_s: float, name: str) -> None:
+        """Name a moment; an empty name takes the mark away. Raises DistmonError where it cannot be kept."""
+        ...
 
     def step(self, count: int = 1) -> None:
         """Pause, then move to the next (1) or the last (-1) moment at which something happened."""

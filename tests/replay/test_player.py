@@ -7,17 +7,21 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from distmon.core import events as ev
 from distmon.core.codec import encode_json
+from distmon.core.errors import DistmonError
 from distmon.core.fold import apply
+from distmon.core.measures import steps
 from distmon.core.state import SessionState
 from distmon.core.synthetic import Script, session
 from distmon.replay import index as index_module
-from distmon.replay.index import build_index, index_path, open_index
+from distmon.replay.index import build_index, cached_index_path, index_path, open_index
+from distmon.replay.marks import marks_path
 from distmon.replay.player import Player
 from distmon.replay.recorder import Recorder
 from distmon.replay.session_file import load_state, open_session
@@ -199,10 +203,94 @@ def test_a_node_lost_live_is_lost_at_the_same_moment(tmp_path: Path) -> None:
     assert [s for i, s in enumerate(seen) if i == 0 or seen[i - 1] != s] == ["live", "stale", "lost"]
 
 
-def test_marks_name_what_went_wrong(tmp_path: Path) -> None:
-    exited = ev.WorkerExited(at=EVENTS[0].at + 26.0, host="h", local_rank=0, rank=1, exit_code=137, signal="SIGKILL")
-    path = record(tmp_path / "s.jsonl", [*EVENTS[:-3], exited])
-    assert player(path, Clock()).marks == [(26.0, "error")]
+def test_moments_name_what_happened(tmp_path: Path) -> None:
+    start = EVENTS[0].at
+    spans = [
+        ev.SpanRecorded(at=start + 25.5, node="n", worker="w", rank=r, span="checkpoint", started=start + 25, duration_s=0.4)
+        for r in (0, 1)
+    ]
+    exited = ev.WorkerExited(at=start + 26.0, host="h", local_rank=0, rank=1, exit_code=137, signal="SIGKILL")
+    joined = ev.MembershipChanged(at=start + 25.2, change="host_joined", host="h2")
+    path = record(tmp_path / "s.jsonl", [*EVENTS[:-3], joined, *spans, exited])
+    played = player(path, Clock())
+    found = [(round(m.at - start, 3), m.kind, m.severity) for m in played.moments if m.kind != "verdict"]
+    assert found == [(25.2, "join", "info"), (25.5, "checkpoint", "info"), (26.0, "failure", "error")]
+    assert "SIGKILL" in played.moments[-1].text
+    assert [m.text.partition(" ")[0] for m in played.moments if m.kind == "verdict"]  # the slow rank of the script
+
+
+def test_the_pace_is_the_step_times_over_all_of_the_recording(path: Path) -> None:
+    width, points = player(path, Clock()).pace
+    assert len(points) > 10
+    assert points[0].at <= EVENTS[-1].at and width >= 1.0
+    assert points[0].p95_s > 4 * SCRIPT.step_s  # the warm-up of the script
+    for point in points[8:]:
+        assert SCRIPT.step_s * 0.5 < point.p50_s <= point.p95_s < SCRIPT.step_s * 3
+
+
+def test_a_step_is_found_at_the_first_moment_that_knows_of_it(path: Path) -> None:
+    viewer = Viewer(player(path, Clock()))
+    total = steps(folded(EVENTS))
+    for step in (1, 7, total // 2, total):
+        position = viewer.player.position_of_step(step)
+        viewer.player.seek(position)
+        viewer.poll()
+        assert steps(viewer.state) >= step
+        before = folded([event for event in EVENTS if event.at < EVENTS[0].at + position])
+        assert steps(before) < step
+    with pytest.raises(DistmonError, match=f"rank 0 did {total}"):
+        viewer.player.position_of_step(total + 1)
+
+
+def test_by_step_so_many_steps_pass_in_a_second(path: Path) -> None:
+    clock = Clock()
+    viewer = Viewer(player(path, clock, speed=10.0))
+    viewer.player.seek(viewer.player.position_of_step(10))
+    viewer.player.set_by_step(True)
+    viewer.poll()
+    before = steps(viewer.state)
+    clock.now += 2.0
+    viewer.poll()
+    a_batch = max(len(e.duration_ns) for e in EVENTS if isinstance(e, ev.StepsRecorded))
+    assert abs(steps(viewer.state) - before - 20) <= 2 * a_batch
+    clock.now += 1000.0
+    viewer.poll()
+    assert viewer.player.at_end and viewer.state == folded(EVENTS)
+
+
+def test_by_step_passes_over_a_pause_in_training(tmp_path: Path) -> None:
+    """Nothing trains for ten minutes; a second of playing still shows steps from after it."""
+    late = [msgspec.structs.replace(event, at=event.at + (600.0 if event.at > EVENTS[0].at + 12 else 0.0)) for event in EVENTS]
+    clock = Clock()
+    viewer = Viewer(player(record(tmp_path / "s.jsonl", late), clock, speed=10.0))
+    viewer.player.seek(11.0)
+    viewer.player.set_by_step(True)
+    clock.now += 2.0
+    viewer.poll()
+    assert viewer.player.position_s > 600.0
+
+
+def test_marks_are_kept_beside_the_recording(path: Path) -> None:
+    before = path.read_bytes()
+    first = player(path, Clock())
+    first.name_mark(12.5, "  the   dip \n")
+    first.name_mark(3.0, "first")
+    first.name_mark(3.0, "begin")
+    second = player(path, Clock())
+    assert [(m.at - second.started_at, m.text) for m in second.moments if m.kind == "mark"] == [(3.0, "begin"), (12.5, "the dip")]
+    assert second.position_of_mark("the dip") == 12.5
+    with pytest.raises(DistmonError, match="its marks: begin, the dip"):
+        second.position_of_mark("first")
+    second.name_mark(3.0, "")
+    second.name_mark(12.5, "")
+    assert not marks_path(path).exists()
+    assert path.read_bytes() == before
+
+
+def test_a_marks_file_that_is_spoilt_costs_only_its_spoilt_lines(path: Path) -> None:
+    good = b'{"at":' + str(EVENTS[0].at + 2).encode() + b',"name":"good"}\n'
+    marks_path(path).write_bytes(b"\xff\xfe\n[1]\n" + good + b'{"at":"x"}\n{"at":1')
+    assert player(path, Clock()).position_of_mark("good") == 2.0
 
 
 # --- the index ------------------------------------------------------------------------------------------------------
@@ -269,6 +357,20 @@ def test_a_folder_that_cannot_be_written_costs_only_the_index_on_disk(path: Path
     index = build_index(open_session(path))
     assert index.keyframes >= 3 and not index_path(path).exists()
     index.close()
+
+
+def test_the_index_of_a_recording_that_is_part_of_distmon_goes_to_the_users_cache(
+    path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    index_path(path).unlink()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(index_module, "__file__", str(path.with_name("index.py")))
+    open_index(open_session(path)).close()
+    kept = cached_index_path(path)
+    assert kept.exists() and kept.is_relative_to(tmp_path / "cache") and not index_path(path).exists()
+    made = kept.stat().st_mtime_ns
+    open_index(open_session(path)).close()
+    assert kept.stat().st_mtime_ns == made
 
 
 def test_the_recording_is_not_changed_by_playing(path: Path) -> None:

@@ -18,6 +18,8 @@ from textual.strip import Strip
 
 from distmon.core.events import AnyEvent
 from distmon.core.fold import apply
+from distmon.core.moments import Moment
+from distmon.core.pace import PacePoint
 from distmon.core.state import SessionState
 from distmon.tui.app import DistmonApp
 from distmon.tui.budget import Budget
@@ -59,12 +61,25 @@ class FakePlayer:
     duration_s: float = 60.0
     speed: float = 1.0
     playing: bool = True
+    by_step: bool = False
     asked: list[str] = field(default_factory=list)
+    named: dict[float, Moment] = field(default_factory=dict)
     _sought: SessionState | None = None
 
     @property
-    def marks(self) -> Sequence[tuple[float, str]]:
-        return [(15.0, "info"), (45.0, "error")]
+    def started_at(self) -> float:
+        return self.events[0].at
+
+    @property
+    def moments(self) -> Sequence[Moment]:
+        found = [*self.named.values(), Moment(self.started_at + 15.0, "join", "info", "h2 joined")]
+        found.append(Moment(self.started_at + 45.0, "failure", "error", "rank 1 on h failed: SIGKILL"))
+        return sorted(found, key=lambda moment: moment.at)
+
+    @property
+    def pace(self) -> tuple[float, Sequence[PacePoint]]:
+        """A step of 0.1 s; in the second half p95 is three times that."""
+        return 2.0, [PacePoint(self.started_at + i, 0.1, 0.1 if i < 30 else 0.3) for i in range(4, 56, 2)]
 
     def poll(self) -> Iterator[AnyEvent]:
         return iter(())
@@ -80,6 +95,16 @@ class FakePlayer:
     def set_speed(self, speed: float) -> None:
         self.speed = speed
         self.asked.append(f"speed {speed:g}")
+
+    def set_by_step(self, by_step: bool) -> None:
+        self.by_step = by_step
+        self.asked.append(f"by step {by_step}")
+
+    def name_mark(self, position_s: float, name: str) -> None:
+        self.named.pop(position_s, None)
+        if name:
+            self.named[position_s] = Moment(self.started_at + position_s, "mark", "info", name)
+        self.asked.append(f"mark {position_s:g} {name}")
 
     def step(self, count: int = 1) -> None:
         self.playing = False

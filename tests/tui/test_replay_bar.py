@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from distmon.core.errors import DistmonError
 from distmon.core.events import AnyEvent, Ticked
 from distmon.core.synthetic import Script, session
 
@@ -20,7 +21,7 @@ TUI = Path(__file__).parent.parent.parent / "tui"
 KEYS = [
     ("space", "pause"), ("plus", "speed 2"), ("minus", "speed 0.5"), ("full_stop", "step 1"), ("comma", "step -1"),
     ("right", "seek 20"), ("left", "seek 0"), ("right_square_bracket", "seek 60"), ("left_square_bracket", "seek 0"),
-    ("home", "seek 0"), ("end", "seek 60"),
+    ("home", "seek 0"), ("end", "seek 60"), ("n", "seek 15"), ("u", "by step True"), ("m", "pause"),
 ]  # fmt: skip
 
 
@@ -63,7 +64,55 @@ async def test_the_bar_shows_position_length_speed_and_marks(
     async with open_app(EVENTS, player=fake_player(EVENTS)) as (app, _, _):
         row = text_grid(app)[-2]
     assert "playing" in row and "1x" in row and "0:10" in row and "1:00" in row
-    assert row.count("╋") == 2 and row.count("●") == 1
+    assert row.count("△") == 1 and row.count("✖") == 1 and row.count("●") == 1
+
+
+async def test_the_track_is_a_map_of_the_step_times(
+    open_app: OpenApp, fake_player: type[FakePlayer], text_grid: Grid
+) -> None:
+    """A usual step stands at a third of the row's height; three times as long at the top; without steps there is a line."""
+    async with open_app(EVENTS, size=(120, 30), player=fake_player(EVENTS)) as (app, pilot, _):
+        row = text_grid(app)[-2]
+        assert app.cockpit.bar is not None
+        first, length = app.cockpit.bar._track
+        track = row[first : first + length]
+        assert "p50    100 p95    100 ms" in row
+        assert track[:3] == "───" and track[-3:] == "───"
+        half = length * 30 // 60
+        assert set(track[length // 6 + 2 : half - 1]) <= {"▂", "△"} and set(track[half + 1 : length * 54 // 60]) <= {"▆", "✖"}
+        await pilot.press("n", "n")
+        assert "p95    300 ms" in text_grid(app)[-2]
+        assert "failure: rank 1 on h failed: SIGKILL" in text_grid(app)[-1]
+        await pilot.press("n")
+        assert "no event after this" in text_grid(app)[-1]
+        await pilot.press("N")
+        assert app.cockpit.bar._player.position_s == 15.0
+
+
+async def test_a_moment_is_named_in_the_prompt_and_becomes_a_tick(
+    open_app: OpenApp, fake_player: type[FakePlayer], text_grid: Grid
+) -> None:
+    player = fake_player(EVENTS)
+    async with open_app(EVENTS, size=(100, 30), player=player) as (app, pilot, _):
+        await pilot.press("m", *"dip!", "enter")
+        assert player.asked == ["pause", "mark 10 dip!"]
+        await pilot.press("n", "N")
+        assert "mark: dip!" in text_grid(app)[-1]
+        await pilot.press("m", "escape")
+        assert "dip!" not in app.cockpit.page.choices.filters.values()
+        assert player.named
+        await pilot.press("m", *["backspace"] * 4, "enter")
+        assert not player.named
+
+
+async def test_a_mark_that_cannot_be_kept_says_so(open_app: OpenApp, fake_player: type[FakePlayer], text_grid: Grid) -> None:
+    class ReadOnly(fake_player):  # type: ignore[valid-type,misc]
+        def name_mark(self, position_s: float, name: str) -> None:
+            raise DistmonError("s.marks cannot be written: Read-only file system")
+
+    async with open_app(EVENTS, size=(100, 30), player=ReadOnly(EVENTS)) as (app, pilot, _):
+        await pilot.press("m", "x", "enter")
+        assert "cannot be written: Read-only" in text_grid(app)[-1]
 
 
 async def test_the_rest_of_the_screen_is_the_same_live_and_recorded(

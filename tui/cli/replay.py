@@ -6,6 +6,8 @@ import argparse
 import re
 import sys
 from collections.abc import Callable
+from datetime import datetime
+from functools import partial
 
 from distmon.core.errors import DistmonError, UsageError
 from distmon.replay.index import open_index
@@ -22,7 +24,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", nargs="?", help=SESSION_HELP)
     parser.add_argument("--demo", action="store_true", help="the session that comes with distmon")
     parser.add_argument("--speed", type=float, default=1.0, metavar="X", help=f"{SLOWEST} to {FASTEST:.0f} (default 1)")
-    parser.add_argument("--from", dest="start", default="0", metavar="T", help="where to begin: seconds, or [H:]M:S")
+    begin = parser.add_mutually_exclusive_group()
+    begin.add_argument("--from", dest="start", default="0", metavar="T", help="where to begin: seconds, or [H:]M:S")
+    begin.add_argument(
+        "--at", metavar="MOMENT", help="where to begin, paused: a time as in --from, step:1234, mark:NAME, or a date and time"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -30,33 +36,71 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("replay needs one SESSION (a file, a recording's name, or last) or --demo")
     if not SLOWEST <= arguments.speed <= FASTEST:
         raise UsageError(f"--speed {arguments.speed:g}: it goes from {SLOWEST} to {FASTEST:.0f}")
-    start = seconds_of(arguments.start)
+    start = seconds_of(arguments.start, "--from")
+    if arguments.at is not None:
+        moment_named(arguments.at)
     path = resolve(arguments.session, demo=arguments.demo)
     session = open_session(path)
     if not can_show_app():
         raise DistmonError(f"replay needs a terminal to draw on; `distmon report {path}` prints the numbers anywhere")
-    return _play(session, arguments.speed, start)
+    return _play(session, arguments.speed, start, arguments.at)
 
 
-def _play(session: SessionFile, speed: float, start: float) -> int:
+def _play(session: SessionFile, speed: float, start: float, at: str | None) -> int:
     from distmon.tui.app import DistmonApp
 
     player = Player(session, speed=speed, index=open_index(session, _progress_on(sys.stderr.write)))
     for note in player.notes:
         sys.stderr.write(f"distmon: warning: {session.path}: {plain(note)}\n")
-    if start > 0:
-        player.seek(start)
     try:
+        if at is not None:
+            player.pause()
+            start = moment_named(at)(player)
+        if start > 0:
+            player.seek(start)
         return run_app(DistmonApp(player, player))
     finally:
         player.close()
 
 
-def seconds_of(text: str) -> float:
+def moment_named(text: str) -> Callable[[Player], float]:
+    """How to find a moment in a recording, in seconds since its start. Raises UsageError for what names none.
+
+    The finder raises DistmonError when this recording does not have it.
+    """
+    kind, colon, name = text.partition(":")
+    if colon and kind == "mark":
+        return lambda player: player.position_of_mark(name)
+    if colon and kind == "step":
+        if not (name.isascii() and name.isdigit()):
+            raise UsageError(f"--at {text}: give the step's number, as in step:1234")
+        return lambda player: player.position_of_step(int(name))
+    if "-" in text:
+        return partial(_position_of_date, _date_of(text))
+    seconds = seconds_of(text, "--at")
+    return lambda player: seconds
+
+
+def _date_of(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except ValueError:
+        raise UsageError(f"--at {text}: give a date and time as 2026-11-28T14:05:00") from None
+
+
+def _position_of_date(date: datetime, player: Player) -> float:
+    position = date.timestamp() - player.started_at
+    if not 0 <= position <= player.duration_s:
+        first, last = (datetime.fromtimestamp(player.started_at + s).astimezone() for s in (0.0, player.duration_s))
+        raise DistmonError(f"the recording goes from {first:%Y-%m-%dT%H:%M:%S} to {last:%Y-%m-%dT%H:%M:%S}")
+    return position
+
+
+def seconds_of(text: str, flag: str) -> float:
     """Seconds of `90`, `1:30` or `1:00:00`."""
     match = _TIME.fullmatch(text)
     if match is None:
-        raise UsageError(f"--from {text}: give seconds, or [H:]M:S")
+        raise UsageError(f"{flag} {text}: give seconds, or [H:]M:S" + (", step:N or mark:NAME" if flag == "--at" else ""))
     hours, minutes, seconds = match.groups()
     return int(hours or 0) * 3600 + int(minutes or 0) * 60 + float(seconds)
 

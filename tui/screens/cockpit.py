@@ -11,6 +11,7 @@ from textual.dom import DOMNode
 from textual.screen import Screen
 from textual.widget import Widget
 
+from distmon.core.errors import DistmonError
 from distmon.tui.bindings import WHILE_HELPING, Command, bindings_for, commands_for
 from distmon.tui.ports import Job, Player
 from distmon.tui.screens.arrange import MIN_HEIGHT, MIN_WIDTH, Box, frame_places
@@ -48,6 +49,8 @@ class Cockpit(Screen[None]):
         self.note = ""
         self.helping = False
         self.prompting = False
+        self._line_wanted: Callable[[str], None] | None = None
+        """What the line in the prompt is for; None for a filter."""
         self.question = ""
         self._answers: Answers = {}
         self._also: dict[str, str] = {}
@@ -249,15 +252,28 @@ class Cockpit(Screen[None]):
         if not target:
             self.say("there is nothing to filter here")
             return
+        self._line_wanted = None
+        self._open_prompt(f"filter {target}: text to look for", self.page.choices.filters.get(target, ""))
+
+    def read_line(self, what: str, text: str, then: Callable[[str], None]) -> None:
+        """Let the user write a line, which begins as `text`; `then` gets it unless it was dropped."""
+        self._line_wanted = then
+        self._open_prompt(what, text)
+
+    def _open_prompt(self, what: str, text: str) -> None:
         self.prompting = True
         self.rearrange()
-        self.prompt.placeholder = f"filter {target}: text to look for"
+        self.prompt.placeholder = what
         with self.prompt.prevent(FilterPrompt.Changed):
-            self.prompt.value = self.page.choices.filters.get(target, "")
+            self.prompt.value = text
+            self.prompt.cursor_position = len(text)
         self.set_focus(self.prompt)
 
     def on_filter_prompt_typed(self, event: FilterPrompt.Typed) -> None:
-        self.page.set_filter(event.text.strip())
+        if self._line_wanted is None:
+            self.page.set_filter(event.text.strip())
+        elif event.done and not event.dropped:
+            self._line_wanted(event.text.strip())
         if event.done:
             self.prompting = False
             self.rearrange()
@@ -329,6 +345,23 @@ class Cockpit(Screen[None]):
             self._came_from = (there, self.player.position_s)
             self.player.seek(there)
             self.say("at that moment; Enter again goes back")
+
+    def on_replay_bar_said(self, event: ReplayBar.Said) -> None:
+        self.say(event.text)
+
+    def on_replay_bar_name_asked(self, event: ReplayBar.NameAsked) -> None:
+        what = "a name for this moment; empty takes the mark away" if event.name else "a name for this moment"
+        self.read_line(what, event.name, partial(self._name_moment, event.position_s))
+
+    def _name_moment(self, position_s: float, name: str) -> None:
+        if self.bar is None:
+            return
+        try:
+            self.bar.name_moment(position_s, name)
+        except DistmonError as error:
+            self.say(str(error))
+        else:
+            self.say("marked; n and N go from mark to mark" if name else "no mark here")
 
     def point_at(self, at: float | None) -> None:
         """The crosshair is the same on every chart."""

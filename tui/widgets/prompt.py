@@ -1,4 +1,4 @@
-"""The one-row filter prompt at the foot of the screen."""
+"""The one-row prompt at the foot of the screen: for a filter, or for a name."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ class FilterPrompt(Input):
 
     @dataclass
     class Typed(Message):
-        """The text as it stands; `done` once the prompt is to close."""
+        """The text as it stands; `done` once the prompt is to close, `dropped` if by Escape."""
 
         text: str
         done: bool
+        dropped: bool = False
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id, select_on_focus=False)
@@ -40,4 +41,4 @@ class FilterPrompt(Input):
     def action_drop(self) -> None:
         with self.prevent(Input.Changed):
             self.value = ""
-        self.post_message(self.Typed("", True))
+        self.post_message(self.Typed("", True, dropped=True))

@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from textual import events
+from textual.message import Message
 from textual.strip import Strip
 
-from distmon.tui.format import duration
+from distmon.tui.format import clean, duration, milliseconds
 from distmon.tui.ports import Player
-from distmon.tui.view.words import SEVERITY
+from distmon.tui.view.minimap import EMPTY, cell_of, pace_at, pace_cells, tick_cells
 from distmon.tui.widgets.canvas import Canvas
 from distmon.tui.widgets.line import Line
 
+FIGURES_WIDTH = 110
+"""From here on the bar gives the step times at its position in figures."""
 SPEEDS = (0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 100, 300, 1000)
 
 
 class ReplayBar(Canvas):
-    """Play, pause, speed, step and seek; a click or a drag on the track seeks."""
+    """Play, pause, speed, step and seek; its track is a map of the whole session, on which a click or a drag seeks."""
+
+    @dataclass
+    class Said(Message):
+        """Something to tell the user."""
+
+        text: str
+
+    @dataclass
+    class NameAsked(Message):
+        """The user wants to name the moment at `position_s`, which is called `name` so far."""
+
+        position_s: float
+        name: str
 
     def __init__(self, player: Player, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -28,28 +46,39 @@ class ReplayBar(Canvas):
         style, player = self.palette.style, self._player
         total = player.duration_s
         sign = "⏸ paused" if not player.playing else "▶ playing"
-        line = Line(
-            [(f" {sign} ", style("accent", bold=True)), (f"{_speed_words(player.speed):>6} ", style("text", bold=True))]
-        )
+        speed = f"{player.speed:g}" + (" st/s" if player.by_step else "x")
+        line = Line([(f" {sign} ", style("accent", bold=True)), (f"{speed:>6} ", style("text", bold=True))])
         position = duration(player.position_s)
         line.add(position.rjust(len(duration(total))), style("text", bold=True)).add(" ", style("text"))
         end = Line([(f" {duration(total)} ", style("muted"))])
+        if width >= FIGURES_WIDTH:
+            end.extend(self._figures())
         length = max(width - line.width - end.width, 1)
         self._track = (line.width, length)
         return [line.extend(self._draw_track(length, total)).extend(end).strip(width, self.base)]
 
-    def _draw_track(self, length: int, total: float) -> Line:
-        style, done = self.palette.style, self._cell(self._player.position_s, total, length)
-        cells = [("━" if x < done else "─", style("accent" if x < done else "border")) for x in range(length)]
-        for at, severity in self._player.marks:
-            cells[self._cell(at, total, length)] = ("╋", style(SEVERITY[severity][1]))
-        cells[done] = ("●", style("accent", bold=True))
-        return Line(cells)
+    def _figures(self) -> Line:
+        """Step times at the position, over ranks."""
+        style, point = self.palette.style, pace_at(self._player.pace[1], self._player.started_at + self._player.position_s)
+        line = Line()
+        for name, value in (("p50", point.p50_s if point else None), ("p95", point.p95_s if point else None)):
+            line.add(f"{name} ", style("muted")).add(f"{milliseconds(value):>6} ", style("text"))
+        return line.add("ms ", style("muted"))
 
-    @staticmethod
-    def _cell(position: float, total: float, length: int) -> int:
-        share = position / total if total > 0 else 0.0
-        return min(max(int(share * length), 0), length - 1)
+    def _draw_track(self, length: int, total: float) -> Line:
+        style, player, start = self.palette.style, self._player, self._player.started_at
+        here = cell_of(player.position_s, total, length)
+        width_s, points = player.pace
+        found = pace_cells(points, width_s, start, total, length)
+        ticks = tick_cells(player.moments, start, total, length)
+        cells = []
+        for x, pace in enumerate(found):
+            glyph, role = ticks.get(x) or pace or (EMPTY, "border")
+            if x > here and x not in ticks and role != "warn":
+                role = "border" if pace is None else "muted"
+            cells.append((glyph, style(role)))
+        cells[here] = ("●", style("accent", bold=True))
+        return Line(cells)
 
     def action_play_pause(self) -> None:
         if self._player.playing:
@@ -71,6 +100,39 @@ class ReplayBar(Canvas):
 
     def action_step(self, count: int) -> None:
         self._player.step(count)
+        self.redraw()
+
+    def action_by_step(self) -> None:
+        """The speed counts steps, or seconds again."""
+        self._player.set_by_step(not self._player.by_step)
+        self.post_message(self.Said("plays steps per second" if self._player.by_step else "plays as time went by"))
+        self.redraw()
+
+    def action_next_event(self, count: int) -> None:
+        """To the next (1) or the last (-1) moment that has a tick."""
+        here, start = self._player.position_s, self._player.started_at
+        moments = self._player.moments
+        if count > 0:
+            moment = next((found for found in moments if found.at - start > here), None)
+        else:
+            moment = next((found for found in reversed(moments) if found.at - start < here), None)
+        if moment is None:
+            self.post_message(self.Said("no event after this" if count > 0 else "no event before this"))
+            return
+        self._seek(moment.at - start)
+        self.post_message(self.Said(f"{moment.kind}: {clean(moment.text)}" if moment.kind != "other" else clean(moment.text)))
+
+    def action_mark(self) -> None:
+        """Names this moment; time stands still meanwhile."""
+        self._player.pause()
+        here, start = self._player.position_s, self._player.started_at
+        name = next((found.text for found in self._player.moments if found.kind == "mark" and found.at - start == here), "")
+        self.post_message(self.NameAsked(here, name))
+        self.redraw()
+
+    def name_moment(self, position_s: float, name: str) -> None:
+        """Raises DistmonError where the mark cannot be kept."""
+        self._player.name_mark(position_s, name)
         self.redraw()
 
     def action_skip(self, seconds: int) -> None:
@@ -107,7 +169,3 @@ class ReplayBar(Canvas):
     def _seek_to_cell(self, x: int) -> None:
         first, length = self._track
         self._seek((x - first + 0.5) / length * self._player.duration_s)
-
-
-def _speed_words(speed: float) -> str:
-    return f"{speed:g}x"
