@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.style import Style
-from textual import events
 from textual.strip import Strip
 
 from distmon.tui.widgets.canvas import Canvas
@@ -108,8 +107,7 @@ class Panel(Canvas, can_focus=True):
             for row, strip in enumerate(body)
         ]
 
-    def on_focus(self, event: events.Focus) -> None:
-        self.redraw()
-
-    def on_blur(self, event: events.Blur) -> None:
+    def watch_has_focus(self, has_focus: bool) -> None:
+        """The frame says who has the keys. A handler of the event itself would run before the change."""
+        super().watch_has_focus(has_focus)
         self.redraw()
