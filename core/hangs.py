@@ -162,7 +162,7 @@ def waits_in(frames: tuple[str, ...]) -> str:
     if any("/optimizer.py:" in frame for frame in inside):
         return "allreduce of the gradients"
     if called in ("commit", "check_host_updates", "sync", "wrapper"):
-        return f"{next(name for name in functions if _COLLECTIVES.search(name))} of the elastic state"
+        return f"{next(name for name in reversed(functions) if _COLLECTIVES.search(name))} of the elastic state"
     return called
 
 
