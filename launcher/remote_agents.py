@@ -184,5 +184,9 @@ def _wait_for_end(conversation: Conversation) -> None:
 
 @functools.lru_cache
 def probe_files() -> dict[str, str]:
-    """What a rank on another host loads, by path: always this distmon's own probe, whatever is installed there."""
-    return {str(path.relative_to(_PROBE)): path.read_text(encoding="utf-8") for path in sorted(_PROBE.rglob("*.py"))}
+    """What a rank on another host loads, by path: always this distmon's own probe, whatever is installed there.
+
+    A character stands for each byte, for its machine code goes along: where that does not load, the Python beside it serves.
+    """
+    paths = sorted(path for pattern in ("*.py", "*.so") for path in _PROBE.rglob(pattern))
+    return {str(path.relative_to(_PROBE)): path.read_bytes().decode("latin-1") for path in paths}

@@ -128,8 +128,8 @@ class Keeper:
         for name, text in self.spec["probe"].items():
             path = os.path.join(self.folder, "probe", name)
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(text)
+            with open(path, "wb") as file:
+                file.write(text.encode("latin-1"))
 
     def _take_over(self) -> None:
         """Hold the folder's lock. A keeper whose connection was cut may still have it: it leaves the folder as it is."""

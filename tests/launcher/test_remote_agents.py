@@ -23,6 +23,7 @@ from distmon.wire.subscription import Subscription
 from tests.launcher.driving import CASES, within
 
 LIMIT_S = 30.0
+PROBE = Path(__file__).parents[2] / "probe"
 
 
 @pytest.fixture
@@ -95,7 +96,9 @@ def test_an_agent_comes_with_the_probe_and_goes_with_the_job(host: Path, followe
     assert followed.start() == {}
     folder = Path(guest.folder_of("job-1-test", "node-ok"))
     assert folder.parent == host / "distmon" and folder.stat().st_mode & 0o077 == 0
-    assert {str(path.relative_to(folder / "probe")) for path in (folder / "probe").rglob("*.py")} == set(probe_files())
+    sent = {str(path.relative_to(folder / "probe")): path.read_bytes() for path in (folder / "probe").rglob("*.*")}
+    assert sent == {name: (PROBE / name).read_bytes() for name in probe_files()}
+    assert any(name.endswith(".so") for name in sent)
     assert within(LIMIT_S, lambda: followed.heard(NodeJoined))
     followed.agents.stop()
     assert within(LIMIT_S, lambda: followed.heard(NodeLeft))
