@@ -63,7 +63,7 @@ class Gate:
             raise DistmonError("nobody would check the keys of viewers; start the agent again")
 
     def watch(self, router: zmq.Socket[bytes], poller: zmq.Poller) -> zmq.Socket[bytes]:
-        """Lets a poller wake for `answer`; gives the reports of refusals at a socket, which go to `count` and are closed with it."""
+        """Lets a poller wake for `answer`; gives the reports of refusals at a socket, for `count`, to be closed with it."""
         address = f"inproc://distmon.refusals.{id(router):x}"
         router.monitor(address, sum(_FAILURES))
         reports = self.context.socket(zmq.PAIR)
