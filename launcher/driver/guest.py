@@ -6,8 +6,11 @@ Standard library only, and sent as source to other hosts: imports nothing of dis
 import os
 import re
 import stat
+import time
 from typing import Optional
 
+LAST_FILE = "worker.py"
+"""Of the probe's files, the one that is written last."""
 PLACE = "{guest}"
 """Stands for the folder in what is sent to a host, where alone its path is known."""
 
@@ -29,6 +32,16 @@ def make_private(path: str) -> None:
     found = os.lstat(path)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
         raise PermissionError(1, "not a folder of this user's alone", path)
+
+
+def await_probe(folder: str, limit_s: float) -> bool:
+    """Wait for the probe's files, which come with the agent: of a host that has just joined both are on their way."""
+    deadline = time.monotonic() + limit_s
+    while not os.path.exists(os.path.join(folder, "probe", LAST_FILE)):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
 
 
 def find_agent(named: str, beside: str, python: str) -> Optional[str]:

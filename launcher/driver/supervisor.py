@@ -33,6 +33,8 @@ LOST_MARGIN_S = 10.0
 OUT_OF_MEMORY = "out of memory: the kernel ended a process to get some back"
 FLUSH_AFTER_S = 0.2
 POLL_S = 0.05
+PROBE_LIMIT_S = 8.0
+"""A worker on a host that joins a running job waits so long for its probe, and then starts without."""
 CHUNK = 65536
 
 
@@ -125,7 +127,10 @@ class Supervisor:
         env.update((_bytes(name), _bytes(value)) for name, value in self.spec["environment"].items())
         theirs = self.spec["guest"]
         if theirs is not None:
-            folder = os.fsencode(guest.folder_of(theirs["job"], theirs["host"]))
+            path = guest.folder_of(theirs["job"], theirs["host"])
+            if self.spec["environment"].get("DISTMON_GENERATION", "0") != "0":
+                guest.await_probe(path, PROBE_LIMIT_S)
+            folder = os.fsencode(path)
             for name, value in theirs["environment"].items():
                 env[_bytes(name)] = _bytes(value).replace(guest.PLACE.encode(), folder)
         return env

@@ -5,12 +5,15 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from distmon.core.errors import DistmonError
 from distmon.launcher.agents import LocalAgent
+from distmon.launcher.driver import guest
+from distmon.launcher.remote_agents import probe_files
 from distmon.launcher.rundir import job_directory
 from tests.launcher.driving import alive, environment, within
 
@@ -81,3 +84,12 @@ def test_the_agent_ends_with_a_killed_distmon(tmp_path: Path) -> None:
     os.kill(owner.pid, signal.SIGKILL)
     owner.communicate()
     assert within(10, lambda: not alive(pid))
+
+
+def test_a_worker_on_a_host_that_joins_waits_for_its_probe(tmp_path: Path) -> None:
+    """The file that is awaited is the last one that a keeper writes."""
+    assert guest.LAST_FILE == sorted(probe_files())[-1]
+    assert not guest.await_probe(str(tmp_path), 0.0)
+    (tmp_path / "probe").mkdir()
+    threading.Timer(0.2, (tmp_path / "probe" / guest.LAST_FILE).touch).start()
+    assert guest.await_probe(str(tmp_path), 20.0)
