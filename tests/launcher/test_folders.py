@@ -88,7 +88,7 @@ def test_the_agent_ends_with_a_killed_distmon(tmp_path: Path) -> None:
 
 def test_a_worker_on_a_host_that_joins_waits_for_its_probe(tmp_path: Path) -> None:
     """The file that is awaited is the last one that a keeper writes."""
-    assert guest.LAST_FILE == sorted(probe_files())[-1]
+    assert sorted(probe_files())[-1] == guest.LAST_FILE
     assert not guest.await_probe(str(tmp_path), 0.0)
     (tmp_path / "probe").mkdir()
     threading.Timer(0.2, (tmp_path / "probe" / guest.LAST_FILE).touch).start()
