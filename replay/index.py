@@ -12,7 +12,7 @@ import tempfile
 import weakref
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -26,10 +26,12 @@ from distmon.core.moments import Moment, MomentKind, moment_of
 from distmon.core.pace import Pace, PacePoint
 from distmon.core.state import SessionState
 from distmon.core.verdicts import verdicts
+from distmon.replay.beside import away, beside, is_own_folder
 from distmon.replay.keyframe import BadKeyframe, decode_state, encode_state, fold_fingerprint
 from distmon.replay.lines import START, Position
 from distmon.replay.session_file import Notes, SessionFile
 
+SUFFIX = ".idx"
 MAGIC = b"distmon index 2\n"
 KEYFRAME_BYTES = 512 << 10
 """A state is kept after this many bytes of events, or after KEYFRAME_RATIO times the size of the last one if that is more."""
@@ -86,15 +88,12 @@ _decoder: msgspec.msgpack.Decoder[_Any] = msgspec.msgpack.Decoder(_Any)
 
 
 def index_path(recording: Path) -> Path:
-    return recording.with_name(recording.name + ".idx")
+    return beside(recording, SUFFIX)
 
 
-def cached_index_path(recording: Path, environment: Mapping[str, str] = os.environ) -> Path:
-    """Where the index of a recording in a folder of someone else's, such as this package's own, is kept: in the user's cache."""
-    base = environment.get("XDG_CACHE_HOME", "")
-    cache = Path(base) if base.startswith("/") else Path.home() / ".cache"
-    name = hashlib.sha256(os.fsencode(recording.resolve())).hexdigest()[:16]
-    return cache / "distmon" / "indexes" / f"{name}-{recording.name}.idx"
+def cached_index_path(recording: Path) -> Path:
+    """Where it is kept when the recording lies in a folder that is not the user's."""
+    return away(recording, SUFFIX, "cache")
 
 
 class IndexWriter:
@@ -313,6 +312,18 @@ def build_index(session: SessionFile, progress: Callable[[float], None] | None =
     recording = session.path.stat()
     target = _place_for_index(session.path)
     out = _scratch_file(target)
+    try:
+        _write_index(session, recording, out, progress)
+    except BaseException:
+        _drop(out)
+        raise
+    _publish(out, target)
+    return Index(out)
+
+
+def _write_index(
+    session: SessionFile, recording: os.stat_result, out: IO[bytes], progress: Callable[[float], None] | None
+) -> None:
     writer, state, notes = IndexWriter(out, session.first_line), SessionState(), Notes()
     done, size = 0, max(recording.st_size, 1)
     for event, position, length in session.records(notes):
@@ -325,14 +336,10 @@ def build_index(session: SessionFile, progress: Callable[[float], None] | None =
             apply(state, event)
         done += length if not position.frame else 0
     writer.finish(recording, state, notes.sentences())
-    _publish(out, target)
-    return Index(out)
 
 
 def _place_for_index(recording: Path) -> Path:
-    folder = recording.resolve().parent
-    own = folder.stat().st_uid == os.getuid() and os.access(folder, os.W_OK)
-    if own and not folder.is_relative_to(Path(__file__).resolve().parent):
+    if is_own_folder(recording):
         return index_path(recording)
     target = cached_index_path(recording)
     with suppress(OSError):  # without a place the index is for this process alone
@@ -349,9 +356,13 @@ def _scratch_file(target: Path) -> IO[bytes]:
 
 def _publish(out: IO[bytes], target: Path) -> None:
     """Gives a scratch file that has a name its place; a folder that became unwritable costs only the index."""
-    name = getattr(out, "name", None)
-    if isinstance(name, str):
+    if isinstance(out.name, str):
         try:
-            Path(name).replace(target)
+            Path(out.name).replace(target)
         except OSError:
-            Path(name).unlink()
+            _drop(out)
+
+
+def _drop(out: IO[bytes]) -> None:
+    if isinstance(out.name, str):
+        Path(out.name).unlink(missing_ok=True)

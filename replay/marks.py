@@ -10,7 +10,9 @@ from pathlib import Path
 import msgspec
 
 from distmon.core.errors import DistmonError
+from distmon.replay.beside import away, beside, is_own_folder
 
+SUFFIX = ".marks"
 MARKS = 1_000
 NAME_LENGTH = 80
 SIZE_LIMIT = 1 << 20
@@ -27,7 +29,9 @@ _decoder = msgspec.json.Decoder(NamedMark)
 
 
 def marks_path(recording: Path) -> Path:
-    return recording.with_name(recording.name + ".marks")
+    """Beside the recording, or among the user's own files where that folder is not the user's."""
+    own = is_own_folder(recording)
+    return beside(recording, SUFFIX) if own else away(recording, SUFFIX, "state")
 
 
 def load_marks(recording: Path) -> list[NamedMark]:
@@ -49,15 +53,17 @@ def load_marks(recording: Path) -> list[NamedMark]:
 
 def save_marks(recording: Path, marks: Iterable[NamedMark]) -> None:
     """Replaces the file as a whole; raises DistmonError where that cannot be written."""
-    kept, target = sorted(marks), marks_path(recording)
+    kept = sorted(marks)
     if len(kept) > MARKS:
         raise DistmonError(f"a recording has at most {MARKS} marks; remove some first")
+    target = marks_path(recording)
     try:
         if not kept:
             target.unlink(missing_ok=True)
             return
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
             file.write(b"".join(msgspec.json.encode(mark) + b"\n" for mark in kept))
         Path(file.name).replace(target)
     except OSError as error:
-        raise DistmonError(f"{target} cannot be written: {error.strerror}; a mark is kept beside the recording") from None
+        raise DistmonError(f"{target} cannot be written: {error.strerror}") from None

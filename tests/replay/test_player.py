@@ -359,18 +359,24 @@ def test_a_folder_that_cannot_be_written_costs_only_the_index_on_disk(path: Path
     index.close()
 
 
-def test_the_index_of_a_recording_that_is_part_of_distmon_goes_to_the_users_cache(
+def test_what_goes_with_a_recording_that_is_part_of_distmon_lies_among_the_users_own_files(
     path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     index_path(path).unlink()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(index_module, "__file__", str(path.with_name("index.py")))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr("distmon.replay.beside.__file__", str(path.with_name("beside.py")))
     open_index(open_session(path)).close()
     kept = cached_index_path(path)
     assert kept.exists() and kept.is_relative_to(tmp_path / "cache") and not index_path(path).exists()
     made = kept.stat().st_mtime_ns
     open_index(open_session(path)).close()
     assert kept.stat().st_mtime_ns == made
+    played = player(path, Clock())
+    played.name_mark(1.0, "here")
+    assert marks_path(path).is_relative_to(tmp_path / "state")
+    assert player(path, Clock()).position_of_mark("here") == 1.0
+    assert [file.name for file in path.parent.iterdir() if file.is_file()] == [path.name]
 
 
 def test_the_recording_is_not_changed_by_playing(path: Path) -> None:

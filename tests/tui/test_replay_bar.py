@@ -82,7 +82,7 @@ async def test_the_track_is_a_map_of_the_step_times(
         assert set(track[length // 6 + 2 : half - 1]) <= {"▂", "△"} and set(track[half + 1 : length * 54 // 60]) <= {"▆", "✖"}
         await pilot.press("n", "n")
         assert "p95    300 ms" in text_grid(app)[-2]
-        assert "failure: rank 1 on h failed: SIGKILL" in text_grid(app)[-1]
+        assert "rank 1 on h failed: SIGKILL" in text_grid(app)[-1]
         await pilot.press("n")
         assert "no event after this" in text_grid(app)[-1]
         await pilot.press("N")

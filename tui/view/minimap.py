@@ -16,6 +16,8 @@ USUAL_LEVEL, HIGHEST_LEVEL = 2, 6
 UNEVEN = 1.5
 """A cell whose p95 is so many times its p50 is drawn as a warning: its height stands out as well."""
 EMPTY = "─"
+CROWDED = 6
+"""Checkpoints have no ticks when they would take more than one cell in so many: they would hide the step times."""
 
 TICKS = {
     "failure": STATES["bad"], "mark": "◆", "verdict": STATES["warn"], "leave": "▽", "join": "△", "other": "│", "checkpoint": "◇",
@@ -59,6 +61,10 @@ def tick_cells(moments: Sequence[Moment], start: float, total: float, length: in
         x = cell_of(moment.at - start, total, length)
         if x not in found or _ORDER[moment.kind] < _ORDER[found[x].kind]:
             found[x] = moment
+    checkpoints = [x for x, moment in found.items() if moment.kind == "checkpoint"]
+    if len(checkpoints) * CROWDED > length:
+        for x in checkpoints:
+            del found[x]
     return {x: (TICKS[moment.kind], _role(moment)) for x, moment in found.items()}
 
 

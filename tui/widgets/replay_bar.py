@@ -120,7 +120,7 @@ class ReplayBar(Canvas):
             self.post_message(self.Said("no event after this" if count > 0 else "no event before this"))
             return
         self._seek(moment.at - start)
-        self.post_message(self.Said(f"{moment.kind}: {clean(moment.text)}" if moment.kind != "other" else clean(moment.text)))
+        self.post_message(self.Said(f"mark: {clean(moment.text)}" if moment.kind == "mark" else clean(moment.text)))
 
     def action_mark(self) -> None:
         """Names this moment; time stands still meanwhile."""
