@@ -90,6 +90,7 @@ class LiveSession:
         self._clock = clock
         self._sink = sink
         self._syncer = _Syncer(sink) if sink is not None else None
+        self._told_stored: dict[str, int] = {}
         self._flush_soon = False
         """An agent says goodbye, and waits until all of it is on the disk."""
         self._waiting: deque[AnyEvent] = deque(maxlen=MAX_WAITING)
@@ -182,7 +183,9 @@ class LiveSession:
         if self._sink.failed and not self._sink_failed:
             self._sink_failed = self._sink.failed
             self._waiting.append(NoticeGiven(at=now, severity="error", text=self._sink_failed))
-        self._subscription.stored(self._syncer.stored, tell_now=bool(self._gone))
+        if (stored := self._syncer.stored) is not self._told_stored:
+            self._told_stored = stored
+            self._subscription.stored(stored, tell_now=bool(self._gone))
 
     def _take(self, events: list[AnyEvent]) -> None:
         for event in events:
