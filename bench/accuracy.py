@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
 from distmon.core.intervals import Interval, mean_interval, median_interval, over_runs, rate_interval, ratio
-from distmon.core.scaling import Point, fit
+from distmon.core.scaling import Point, scaling
 from distmon.core.step_series import LENGTHS, NOISES, SHAPES, series
 from distmon.core.warmup import find_warmup
 
@@ -217,18 +217,17 @@ def scaling_table(trials: int) -> Iterable[str]:
     yield "| truth | law | in the band | refused |"
     yield "| --- | --- | --- | --- |"
     for truth, kappa in (("contention alone", 0.0), ("contention and coherence", 0.001)):
-        for law in ("amdahl", "usl"):
-            source = random.Random(f"{truth} {law}")
-            inside, refused = [], 0
-            for trial in range(trials):
-                sigma = source.uniform(0, 0.08)
-                points = [_point(n, sigma, kappa, source) for n in (1, 2, 4, 8, 16)]
-                found = fit("usl" if law == "usl" else "amdahl", points, trial)
-                if found.next_throughput is None:
-                    refused += 1
-                else:
-                    inside.append(found.next_throughput.low <= _usl(32, sigma, kappa) <= found.next_throughput.high)
-            yield f"| {truth} | {law} | {_share(inside):.0%} of {len(inside)} | {refused} of {trials} |"
+        inside: dict[str, list[bool]] = {"amdahl": [], "usl": []}
+        for trial in range(trials):
+            source = random.Random(f"{truth} {trial}")
+            sigma = source.uniform(0, 0.08)
+            points = [_point(n, sigma, kappa, source) for n in (1, 2, 4, 8, 16)]
+            for found in scaling(points, seed=trial).fits:
+                if found.law in inside and found.next_throughput is not None:
+                    hit = found.next_throughput.low <= _usl(32, sigma, kappa) <= found.next_throughput.high
+                    inside[found.law].append(hit)
+        for law, hits in inside.items():
+            yield f"| {truth} | {law} | {_share(hits):.0%} of {len(hits)} | {trials - len(hits)} of {trials} |"
 
 
 def _usl(n: int, sigma: float, kappa: float) -> float:

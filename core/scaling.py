@@ -103,9 +103,13 @@ def scaling(points: Sequence[Point], kind: Kind | None = None, seed: int = 0) ->
 
 
 def _consistent(fits: list[Fit]) -> list[Fit]:
-    """Amdahl's law is refused where the points show that overhead grows with the ranks, which it has no term for."""
-    usl = next(f for f in fits if f.law == "usl")
-    if usl.refused or usl.parameters["coherence"].low <= 0:
+    """Amdahl's law is refused where the points show that overhead grows with the ranks, which it has no term for.
+
+    Where they leave that open, its band is true only if overhead does not grow; that of the USL is true in both cases.
+    """
+    simple, usl = (next(f for f in fits if f.law == law) for law in ("amdahl", "usl"))
+    ahead, most = simple.next_throughput, usl.next_throughput
+    if ahead is None or most is None or (usl.parameters["coherence"].low <= 0 and ahead.estimate <= most.high):
         return fits
     refused = "overhead grows with the ranks (κ of the USL is above 0), which this law has no term for"
     return [Fit(law=f.law, refused=refused) if f.law == "amdahl" else f for f in fits]

@@ -18,8 +18,8 @@ verdict names the class, the rank and the phase at the end, nothing else is blam
 STREAMS = """## Seeded streams
 
 Through the fold and the verdicts, second by second, as a viewer gets them (`core/synthetic_faults.py`): steps of 100 ms, delays
-of 4 to 12 % of the step on a drawn rank from step 200 on, 500 steps. Trials of each cause, seeds from 0: {sizes}. With more than 100 ranks: healthy,
-input and send alone.
+of 4 to 12 % of the step on a drawn rank from step 200 on, 500 steps. Trials of each cause, seeds from 0: {sizes}.
+With more than 100 ranks: healthy, input and send alone.
 """
 REAL = """
 ## Real jobs

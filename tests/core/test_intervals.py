@@ -1,0 +1,121 @@
+"""Intervals that cover, and laws of scaling that know what they cannot say; the whole tables are in docs/statistics.md."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distmon.core.intervals import Interval, median_interval, over_runs, rate_interval, ratio, student
+from distmon.core.scaling import Point, fit, karp_flatt, nearest_kind, scaling
+
+MEAN_S, MEDIAN_S = 0.1 * math.exp(0.05**2 / 2) * 1.06, 0.1 * math.exp(0.05 * 0.0388)
+
+
+def noisy(n: int, rho: float, source: random.Random) -> list[float]:
+    """AR(1) noise of 5 %, 3 % of steps stalled to three times."""
+    wander, values = source.gauss(0, 1), []
+    for _ in range(n):
+        wander = rho * wander + math.sqrt(1 - rho * rho) * source.gauss(0, 1)
+        values.append(0.1 * math.exp(0.05 * wander) * (3 if source.random() < 0.03 else 1))
+    return values
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.8])
+def test_intervals_within_a_run_cover(rho: float) -> None:
+    source, hits = random.Random(1), [0, 0, 0]
+    for _ in range(200):
+        one, two = noisy(200, rho, source), noisy(200, rho, source)
+        rates = rate_interval([32.0] * 200, one), rate_interval([64.0] * 200, two)
+        middle = median_interval(one)
+        assert middle and rates[0] and rates[1]
+        hits[0] += not middle.excludes(MEDIAN_S)
+        hits[1] += not rates[0].excludes(32 / MEAN_S)
+        hits[2] += not ratio(rates[0], rates[1]).excludes(2.0)
+        assert ratio(rates[0], rates[1]).basis == "within this run"
+    # 93 to 97 % over many; 200 pairs scatter by three points.
+    assert all(180 <= hit <= 199 for hit in hits), hits
+
+
+def test_runs_are_the_top_level() -> None:
+    assert over_runs([10.0, 11.0]).basis == "within this run"
+    three = over_runs([10.0, 11.0, 12.0])
+    assert (three.basis, three.runs, three.degrees) == ("between runs", 3, 2)
+    assert three.low < 10 < 12 < three.high
+
+
+def test_equal_runs_are_seldom_called_different() -> None:
+    source, different = random.Random(2), 0
+    for _ in range(400):
+        a, b = ([math.exp(source.gauss(0, 0.01)) for _ in range(5)] for _ in range(2))
+        different += ratio(over_runs(a), over_runs(b)).excludes(1.0)
+    assert different <= 0.06 * 400
+
+
+def test_student_is_that_of_the_tables() -> None:
+    for degrees, point in ((1, 12.706), (2, 4.303), (9, 2.262), (10, 2.228), (30, 2.042), (math.inf, 1.960)):
+        assert student(degrees) == pytest.approx(point, abs=0.003)
+
+
+@given(st.floats(1.0, 60.0), st.floats(1.0, 60.0))
+def test_student_falls_with_degrees(a: float, b: float) -> None:
+    low, high = sorted((a, b))
+    assert student(low) >= student(high) - 1e-3
+
+
+def points(sigma: float, kappa: float, noise: float, sizes: tuple[int, ...], runs: int = 3) -> list[Point]:
+    source = random.Random(3)
+    found = []
+    for n in sizes:
+        rate = 100 * n / (1 + sigma * (n - 1) + kappa * n * (n - 1))
+        found.append(Point(ranks=n, throughput=over_runs([rate * math.exp(source.gauss(0, noise)) for _ in range(runs)])))
+    return found
+
+
+def test_a_law_is_found_again() -> None:
+    found = fit("usl", points(0.05, 0.002, 0.002, (1, 2, 4, 8, 16)))
+    assert not found.refused
+    assert found.parameters["contention"].estimate == pytest.approx(0.05, rel=0.15)
+    assert found.parameters["coherence"].estimate == pytest.approx(0.002, rel=0.2)
+    assert found.peak_ranks == pytest.approx(math.sqrt(0.95 / 0.002), rel=0.1)
+    assert found.next_throughput is not None
+    assert found.next_throughput.low <= 3200 / (1 + 0.05 * 31 + 0.002 * 32 * 31) <= found.next_throughput.high
+
+
+def test_what_the_points_cannot_carry_is_refused() -> None:
+    assert "takes 5 numbers of ranks" in fit("usl", points(0.05, 0.0, 0.01, (1, 2, 4))).refused
+    assert "no errors" in fit("amdahl", points(0.05, 0.0, 0.0, (1, 2, 4), runs=1)).refused
+    amdahl = next(f for f in scaling(points(0.01, 0.01, 0.005, (1, 2, 4, 8, 16))).fits if f.law == "amdahl")
+    assert amdahl.refused
+
+
+def test_speedups_and_the_serial_share() -> None:
+    found = scaling(points(0.1, 0.0, 0.001, (1, 2, 4)))
+    assert [s.ranks for s in found.speedups] == [1, 2, 4]
+    assert found.speedups[0].karp_flatt is None
+    last = found.speedups[-1].karp_flatt
+    assert last is not None and last[0] < 0.1 < last[2]
+    assert karp_flatt(2.0, 2) == 0
+    assert found.basis == "between runs"
+
+
+def test_strong_and_weak_are_told_by_the_samples_of_an_epoch() -> None:
+    assert nearest_kind([(1, 1000), (2, 1000), (4, 1008)]) == "strong"
+    assert nearest_kind([(1, 1000), (2, 2000)]) == "weak"
+    assert nearest_kind([(1, 1000), (2, 1500)]) is None
+    assert nearest_kind([(1, 1000)]) is None
+
+
+@given(st.lists(st.floats(0.001, 10.0), min_size=50, max_size=200))
+def test_any_series_has_an_interval_around_its_estimate(values: list[float]) -> None:
+    for found in (median_interval(values), rate_interval([1.0] * len(values), values)):
+        assert found is None or (found.low <= found.estimate * (1 + 1e-9) and found.high >= found.estimate * (1 - 1e-9))
+
+
+def test_a_ratio_needs_no_order() -> None:
+    a = Interval(estimate=10.0, low=9.0, high=11.5, basis="within this run", degrees=20)
+    b = Interval(estimate=20.0, low=19.0, high=22.0, basis="within this run", degrees=30)
+    assert ratio(a, b).low == pytest.approx(1 / ratio(b, a).high)
