@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distmon.tui.theme import DARK
-from distmon.tui.widgets.chart import ChartData, EventLine, Plot, Series, time_axis
+from distmon.tui.widgets.chart import ChartData, EventLine, Plot, Series, cross_words, nearest, time_axis
 from distmon.tui.widgets.raster import bins, bridged, dots, nice_ceiling, nice_time_step
 
 
@@ -101,3 +101,56 @@ def test_axes_have_labels_and_events_have_lines() -> None:
 
 def test_an_empty_chart_says_why() -> None:
     assert any("no steps yet" in line for line in rows(Plot(ChartData(now=5.0), DARK, 40, 5, 0.0)))
+
+
+def drawn(shown: ChartData) -> list[str]:
+    """The chart's lines at 60 cells by 9."""
+    return ["".join(text for text, _ in line.pieces) for line in Plot(shown, DARK, 60, 9, 0.0).lines()]
+
+
+def test_a_band_fills_what_lies_between_its_edges_behind_the_line() -> None:
+    times = [float(t) for t in range(60)]
+    band = ([2.0] * 60, [8.0] * 60)
+    plot = Plot(ChartData(series=(Series("median", times, [5.0] * 60, "series0", band=band),), now=60.0), DARK, 60, 9, 0.0)
+    styles = {style for line in plot.lines() for _, style in line.pieces}
+    assert {DARK.style("series0"), DARK.style("series0_area")} <= styles
+    faint = [sum(len(text) for text, style in line.pieces if style == DARK.style("series0_area")) for line in plot.lines()]
+    assert faint[0] == 0 and max(faint) > 20
+    assert plot.high >= 8.0
+
+
+def test_a_logarithmic_axis_gives_each_decade_the_same_room() -> None:
+    times = [float(t) for t in range(60)]
+    values = [10.0 ** (t // 20) for t in range(60)]
+    shown = ChartData(series=(Series("s", times, values, "series0"),), now=60.0, log=True)
+    plot = Plot(shown, DARK, 60, 9, 0.0)
+    assert plot.low == 1.0
+    lines = drawn(shown)
+    heights = [max(y for y, line in enumerate(lines[:9]) if line[6 + x].strip("┄ │")) for x in (5, 25, 45)]
+    assert heights[0] - heights[1] == pytest.approx(heights[1] - heights[2], abs=1)
+    assert heights[1] - heights[2] >= 2
+
+
+def test_zero_on_a_logarithmic_axis_is_drawn_at_its_foot() -> None:
+    shown = ChartData(series=(Series("s", [0.0, 1.0, 2.0], [0.0, 10.0, 100.0], "series0"),), now=3.0, log=True)
+    assert len(drawn(shown)) == 10
+
+
+def test_the_crosshair_is_a_line_and_says_the_nearest_values() -> None:
+    band = ([1.0, 2.0, 3.0], [2.0, 4.0, 6.0])
+    series = Series("median", [0.0, 10.0, 20.0], [1.5, 3.0, 4.5], "series0", band=band)
+    shown = ChartData(series=(series,), now=20.0, cross=12.0, interval_s=10.0)
+    assert all("│" in line[7:] for line in drawn(shown)[:9])
+    assert "".join(text for text, _ in cross_words(shown)) == "at 0:12  median 3.00 (2.00 to 4.00)"
+
+
+@pytest.mark.parametrize(("at", "index"), [(-5.0, 0), (4.0, 0), (6.0, 1), (10.0, 1), (99.0, 2)])
+def test_the_nearest_sample(at: float, index: int) -> None:
+    assert nearest([0.0, 10.0, 20.0], at) == index
+    assert nearest([], at) is None
+
+
+def test_a_window_can_end_earlier() -> None:
+    shown = ChartData(now=1000.0, window_s=60.0, end=500.0)
+    axis = time_axis(shown, 120)
+    assert axis.start + axis.step * axis.count == pytest.approx(500.0, abs=axis.step)
