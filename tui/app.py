@@ -33,6 +33,7 @@ from distmon.tui.view_out import as_csv, as_html, as_json, as_text, as_tsv, save
 
 if TYPE_CHECKING:
     from distmon.launcher.settings import AlertSettings
+    from distmon.tui.screens.sessions import Sessions
 
 FRAME_S = 0.25
 """Data is drawn this often; keys are answered at once."""
@@ -77,6 +78,8 @@ class DistmonApp(App[int]):
         self._last_alert: Alert | None = None
         self._frame_s = SLOW_FRAME_S if environment.get("DISTMON_SLOW_LINK", "") not in ("", "0") else FRAME_S
         self._more_due = False
+        self.wanted: Path | None = None
+        """The recording that the user has left this session for."""
         self._measuring = False
         """Whether a thread looks at the state, which must then stay as it is."""
         self._own_filters = [AsciiFilter()] if ascii_only(environment) else []
@@ -209,6 +212,14 @@ class DistmonApp(App[int]):
 
     def action_go(self, screen: str) -> None:
         self.cockpit.go(screen)
+
+    def on_sessions_open_asked(self, event: Sessions.OpenAsked) -> None:
+        """Leaves, so that the recording can be shown in this one's place."""
+        if self.job is not None:
+            self.cockpit.say(f"a job was started here; in another terminal: distmon replay {event.path.name}")
+            return
+        self.wanted = event.path
+        self.exit(0)
 
     def action_help(self) -> None:
         self.cockpit.toggle_help()

@@ -49,6 +49,7 @@ COMMANDS: tuple[Command, ...] = (
         Command(f"go('{screen.name}')", screen.keys, screen.title, screen.help, "Screens", "app")
         for screen in TABS
     ),
+    Command("go('sessions')", ("o",), "Sessions", "recordings: open, report, compare, delete", "Screens", "app"),
     *(
         Command(f"panel({i})", (str(i),), f"panel {i}", f"to panel {i}; again: the whole screen", "Panels")
         for i in range(1, MAX_PANELS + 1)
@@ -83,6 +84,10 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command("only_rank", ("r",), "rank's output", "only the rank of the line under the cursor; again: all", "Find", "logs", 4),
     Command("baseline", ("b",), "baseline", "compare with the selected run", "Find", "scaling", 4),
+    Command("report", ("r",), "report", "the report of the selected recording", "Find", "sessions", 4),
+    Command("base", ("b",), "base", "the selected recording is what others are compared with", "Find", "sessions", 5),
+    Command("compare", ("c",), "compare", "the selected recording against the base", "Find", "sessions", 5),
+    Command("delete", ("X", "delete"), "delete", "delete the selected recording; asks first", "Find", "sessions", 6),
     Command("collapse", ("c",), "same lines", "lines that several ranks wrote once, or each", "Find", "logs", 5),
     Command("play_pause", ("space",), "play/pause", "play or pause", "Play", "bar", 1),
     Command("faster", ("plus", "equals_sign"), "faster", "play faster", "Play", "bar", 2),
@@ -106,7 +111,7 @@ _NAMES = {
     "left_square_bracket": "[", "right_square_bracket": "]", "less_than_sign": "<",
     "greater_than_sign": ">", "escape": "Esc", "enter": "Enter", "tab": "Tab",
     "shift+tab": "Shift+Tab", "pageup": "PgUp", "pagedown": "PgDn", "up": "↑", "down": "↓", "left": "←", "right": "→",
-    "space": "Space", "home": "Home", "end": "End", "ctrl+c": "^C", "ctrl+p": "^P", "ctrl+q": "^Q",
+    "space": "Space", "home": "Home", "delete": "Del", "end": "End", "ctrl+c": "^C", "ctrl+p": "^P", "ctrl+q": "^Q",
     "ctrl+z": "^Z",
 }  # fmt: skip
 

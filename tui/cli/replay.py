@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 
 from distmon.core.errors import DistmonError, UsageError
 from distmon.replay.index import open_index
@@ -40,13 +41,21 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.at is not None:
         moment_named(arguments.at)
     path = resolve(arguments.session, demo=arguments.demo)
-    session = open_session(path)
     if not can_show_app():
+        open_session(path)
         raise DistmonError(f"replay needs a terminal to draw on; `distmon report {path}` prints the numbers anywhere")
-    return _play(session, arguments.speed, start, arguments.at)
+    return play(path, arguments.speed, start, arguments.at)
 
 
-def _play(session: SessionFile, speed: float, start: float, at: str | None) -> int:
+def play(path: Path, speed: float = 1.0, start: float = 0.0, at: str | None = None) -> int:
+    """Shows a recording, and then those that the user opens from it; gives the app's exit code."""
+    code, wanted = _play(open_session(path), speed, start, at)
+    while wanted is not None:
+        code, wanted = _play(open_session(wanted), speed, 0.0, None)
+    return code
+
+
+def _play(session: SessionFile, speed: float, start: float, at: str | None) -> tuple[int, Path | None]:
     from distmon.tui.app import DistmonApp
 
     player = Player(session, speed=speed, index=open_index(session, _progress_on(sys.stderr.write)))
@@ -58,7 +67,8 @@ def _play(session: SessionFile, speed: float, start: float, at: str | None) -> i
             start = moment_named(at)(player)
         if start > 0:
             player.seek(start)
-        return run_app(DistmonApp(player, player))
+        app = DistmonApp(player, player)
+        return run_app(app), app.wanted
     finally:
         player.close()
 

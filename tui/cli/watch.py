@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from importlib.metadata import version
+from pathlib import Path
 
 from distmon.core.errors import DistmonError
 from distmon.core.events import SessionStarted
 from distmon.launcher.agents import LocalAgent
 from distmon.launcher.rundir import job_directory
+from distmon.tui.cli.replay import play
 from distmon.tui.job import new_session_id
 from distmon.tui.live import LiveSession
 from distmon.tui.terminal import can_show_app, run_app
@@ -15,11 +17,20 @@ from distmon.wire.addresses import default_address, is_served
 from distmon.wire.clock import SteadyClock
 from distmon.wire.subscription import Subscription
 
+HISTORY_S = 600.0
+"""An agent's journal may hold days; a screen begins with these."""
+
 
 def watch() -> int:
     """Runs until the user leaves."""
     if not can_show_app():
         raise DistmonError("no terminal that can show a screen; try: distmon-agent --once --json, or distmon run --headless")
+    code, wanted = _watch()
+    return play(wanted) if wanted is not None else code
+
+
+def _watch() -> tuple[int, Path | None]:
+    """The app's exit code, and the recording that the user wants to see next."""
     if is_served(default_address()):
         return _show(default_address())
     with job_directory() as folder:
@@ -31,14 +42,15 @@ def watch() -> int:
             agent.stop()
 
 
-def _show(address: str) -> int:
+def _show(address: str) -> tuple[int, Path | None]:
     from distmon.tui.app import DistmonApp
 
     clock = SteadyClock()
     started = SessionStarted(at=clock.now(), session_id=new_session_id(), distmon_version=version("distmon"))
-    session = LiveSession(started, Subscription([address]), list, clock)
+    session = LiveSession(started, Subscription([address], history_s=HISTORY_S, clock=clock.now), list, clock)
     session.start()
     try:
-        return run_app(DistmonApp(session))
+        app = DistmonApp(session)
+        return run_app(app), app.wanted
     finally:
         session.close()

@@ -1,0 +1,118 @@
+"""The recordings: what is listed, and that each of open, report, compare and delete does what it says."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from distmon.core.events import AnyEvent
+from distmon.core.synthetic import Script, session
+from distmon.replay.index import index_path
+from distmon.replay.marks import NamedMark, marks_path, save_marks
+from distmon.replay.recorder import Recorder
+from distmon.tui.screens.sessions import Sessions
+
+if TYPE_CHECKING:
+    from tests.tui.conftest import FakeJob, Grid, OpenApp
+
+EVENTS: list[AnyEvent] = list(session(Script(ranks=2, nodes=1, seconds=20, step_s=0.2)))
+SLOWER: list[AnyEvent] = list(session(Script(ranks=2, nodes=1, seconds=30, step_s=0.3, seed=5)))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    made = tmp_path / "distmon" / "sessions"
+    made.mkdir(parents=True)
+    return made
+
+
+@pytest.fixture
+def two(folder: Path) -> list[Path]:
+    """A fast and a slow one, and the marks of the slow one."""
+    paths = [folder / "2026-01-02-fast.jsonl.zst", folder / "2026-01-03-slow.jsonl.zst"]
+    for path, events in zip(paths, (EVENTS, SLOWER), strict=True):
+        with Recorder(path) as recorder:
+            for event in events:
+                recorder.write(event)
+    os.utime(paths[0], (1_700_000_100, 1_700_000_100))
+    os.utime(paths[1], (1_700_000_200, 1_700_000_200))
+    save_marks(paths[1], [NamedMark(1_700_000_005.0, "here")])
+    return paths
+
+
+@pytest.mark.usefixtures("folder")
+async def test_without_recordings_it_says_how_to_make_one(open_app: OpenApp, text_grid: Grid) -> None:
+    async with open_app() as (app, pilot, _):
+        await pilot.press("o")
+        assert isinstance(app.cockpit.page, Sessions)
+        assert any("distmon run makes one" in row for row in text_grid(app))
+        await pilot.press("r", "X", "c", "b", "enter")
+        assert not app.cockpit.question and app.wanted is None
+
+
+async def test_it_lists_the_newest_first_and_says_what_cannot_be_opened(
+    open_app: OpenApp, text_grid: Grid, folder: Path, two: list[Path]
+) -> None:
+    (folder / "2026-01-01-odd.jsonl").write_text("no session\n")
+    os.utime(folder / "2026-01-01-odd.jsonl", (1, 1))
+    async with open_app(size=(160, 40)) as (app, pilot, _):
+        await pilot.press("o")
+        rows = [row for row in text_grid(app) if "2026-01-0" in row]
+        assert ["slow" in rows[0], "fast" in rows[1], "odd" in rows[2]] == [True] * 3
+        assert "train.py" in rows[0] and "3:20" in rows[0] and "not a distmon session" in rows[2]
+        await pilot.press("down", "G", "enter")
+        assert app.wanted is None and "not a distmon session" in text_grid(app)[-1]
+
+
+@pytest.mark.usefixtures("two")
+async def test_report_and_comparison_are_those_of_the_command_line(open_app: OpenApp, text_grid: Grid) -> None:
+    async with open_app(size=(140, 50)) as (app, pilot, _):
+        await pilot.press("o", "down", "r")
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        shown = "\n".join(text_grid(app))
+        assert "report of 2026-01-03-slow" in shown and "FINDINGS" in shown
+        await pilot.press("c")
+        assert "b makes a recording the base" in text_grid(app)[-1]
+        await pilot.press("down", "b", "up", "c")
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        shown = "\n".join(text_grid(app))
+        assert "2026-01-03-slow.jsonl.zst against 2026-01-02-fast.jsonl.zst" in shown
+        assert "OTHER AGAINST BASE" in shown
+
+
+async def test_delete_asks_and_takes_index_and_marks_along(open_app: OpenApp, text_grid: Grid, two: list[Path]) -> None:
+    async with open_app(size=(140, 40)) as (app, pilot, _):
+        await pilot.press("o", "down", "X")
+        assert "Delete 2026-01-03-slow" in app.cockpit.question
+        await pilot.press("n")
+        assert two[1].exists()
+        await pilot.press("X", "y")
+        assert not any(part.exists() for part in (two[1], index_path(two[1]), marks_path(two[1])))
+        assert two[0].exists() and index_path(two[0]).exists()
+        assert "deleted 2026-01-03-slow" in text_grid(app)[-1]
+
+
+async def test_the_session_on_the_screen_is_not_deleted(open_app: OpenApp, text_grid: Grid, two: list[Path]) -> None:
+    async with open_app(EVENTS, size=(140, 40)) as (app, pilot, _):
+        await pilot.press("o", "down", "G", "X")
+        assert not app.cockpit.question and "the session on the screen" in text_grid(app)[-1]
+        assert two[0].exists()
+
+
+async def test_enter_leaves_for_the_recording_but_not_from_a_job(
+    open_app: OpenApp, text_grid: Grid, two: list[Path], fake_job: type[FakeJob]
+) -> None:
+    async with open_app(job=fake_job(), size=(140, 40)) as (app, pilot, _):
+        await pilot.press("o", "down", "enter")
+        await pilot.pause()
+        assert app.wanted is None and "in another terminal: distmon replay" in text_grid(app)[-1]
+    async with open_app(size=(140, 40)) as (app, pilot, _):
+        await pilot.press("o", "down", "enter")
+        await pilot.pause()
+        assert app.wanted == two[1] and app.return_value == 0

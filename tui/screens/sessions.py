@@ -1,0 +1,178 @@
+"""The screen of the recordings: open, report, compare and delete them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from textual import work
+from textual.message import Message
+
+from distmon.core.comparison import run_values
+from distmon.core.epoch_comparison import epoch_run
+from distmon.core.errors import DistmonError
+from distmon.replay.glance import Glance, glance
+from distmon.replay.paths import recordings, remove_recording, sessions_folder
+from distmon.replay.report import compare as comparing
+from distmon.replay.report.render import to_text
+from distmon.replay.report.sections import sections
+from distmon.replay.report.summarise import summarise
+from distmon.replay.session_file import load_state
+from distmon.tui.bindings import bindings_for
+from distmon.tui.screens.arrange import Rows
+from distmon.tui.screens.page import Frame, Page
+from distmon.tui.view import sessions as view
+from distmon.tui.view.facts import Facts
+from distmon.tui.widgets.rows import RowsPanel
+from distmon.tui.widgets.table import Table
+from distmon.tui.widgets.text_panel import TextPanel
+
+LISTED = 100
+"""Recordings in the list, the newest first."""
+
+
+class Sessions(Page):
+    """The list is read anew each time that the screen is turned to; whole recordings only when asked, beside the screen."""
+
+    BINDINGS = bindings_for("sessions")
+
+    @dataclass
+    class OpenAsked(Message):
+        """The user wants to see this recording in place of what is on the screen."""
+
+        path: Path
+
+    def __init__(self, frame: Frame, name: str) -> None:
+        super().__init__(frame, name)
+        self.choices.focused = "recordings"
+        self.table: Table[str] = Table("recordings", 1, view.COLUMNS, empty=view.EMPTY, id="recordings")
+        self.text = TextPanel("about", 2, id="about")
+        self.panels = {"recordings": self.table, "about": self.text}
+        self.base: str | None = None
+        self._known: dict[str, Glance] = {}
+        self._said, self._title = "\n".join(view.HINT), "about"
+
+    def rows(self, width: int, height: int) -> Rows:
+        return [(1, [("recordings", 1)]), (1, [("about", 1)])]
+
+    def take_focus(self) -> None:
+        self._list()
+        super().take_focus()
+
+    def _list(self) -> None:
+        """Files are looked into once, and again when they have changed."""
+        found = {}
+        for path, info in list(recordings(sessions_folder()))[:LISTED]:
+            before = self._known.get(str(path))
+            same = before is not None and (before.size_bytes, before.changed) == (info.st_size, info.st_mtime)
+            found[str(path)] = before if before is not None and same else glance(path, info)
+        self._known = found
+        self.redraw()
+
+    def draw_parts(self, facts: Facts, shown: set[str]) -> None:
+        base = self._known.get(self.base or "")
+        caption = [(f"base {base.path.name}", "accent")] if base is not None else []
+        self.table.show(list(self._known), partial(view.cells, self._known, self.base), caption)
+        self.text.show(partial(view.text_lines, self._said), title=self._title)
+
+    def _selected(self) -> Glance | None:
+        """The selected recording, or else the first, if it can be opened; else the footer says why not."""
+        if self.table.model.selected is None:
+            self.table.move(0)
+        found = self._known.get(self.table.model.selected or "")
+        if found is None:
+            self.frame.say(view.EMPTY)
+        elif found.trouble:
+            self.frame.say(found.trouble)
+            return None
+        return found
+
+    def on_rows_panel_opened(self, event: RowsPanel.Opened) -> None:
+        found = self._selected()
+        if found is not None and self._is_on_screen(found):
+            self.frame.say("that is the session on the screen")
+        elif found is not None:
+            self.post_message(self.OpenAsked(found.path))
+
+    def _is_on_screen(self, found: Glance) -> bool:
+        return bool(found.session_id) and found.session_id == self.frame.facts.state.session_id
+
+    # --- actions --------------------------------------------------------------------------------------------------
+
+    def action_base(self) -> None:
+        found = self._selected()
+        if found is not None:
+            self.base = str(found.path)
+            self.redraw()
+
+    def action_report(self) -> None:
+        found = self._selected()
+        if found is not None:
+            self._read(f"report of {found.path.name}", partial(_report, found.path))
+
+    def action_compare(self) -> None:
+        found = self._selected()
+        if found is None:
+            return
+        if self.base not in self._known or self.base == str(found.path):
+            self.frame.say("b makes a recording the base; then select another one and press c")
+            return
+        self._read(f"{found.path.name} against {Path(self.base).name}", partial(_comparison, Path(self.base), found.path))
+
+    def action_delete(self) -> None:
+        """Also one that cannot be opened; not the one under way."""
+        found = self._known.get(self.table.model.selected or "")
+        if found is None:
+            self.frame.say("select a recording first")
+        elif self._is_on_screen(found):
+            self.frame.say("that is the session on the screen; leave it first")
+        else:
+            question = f"Delete {found.path.name},\nits index and its marks? This cannot be undone."
+            self.frame.ask(question, partial(self._delete, found))
+
+    def _delete(self, found: Glance) -> None:
+        try:
+            remove_recording(found.path)
+        except OSError as error:
+            self.frame.say(f"{found.path.name} cannot be deleted: {error.strerror}")
+            return
+        self._list()
+        self.frame.say(f"deleted {found.path.name}")
+
+    # --- whole recordings -----------------------------------------------------------------------------------------
+
+    def _read(self, title: str, read: Callable[[], str]) -> None:
+        self._title, self._said = title, "reading ..."
+        self.redraw()
+        self._read_beside(title, read)
+
+    @work(thread=True)
+    def _read_beside(self, title: str, read: Callable[[], str]) -> None:
+        try:
+            text = read()
+        except DistmonError as error:
+            text = str(error)
+        self.app.call_from_thread(self._took, title, text)
+
+    def _took(self, title: str, text: str) -> None:
+        """What was asked for last is shown, in whatever order the answers come."""
+        if title == self._title:
+            self._said = text
+            self.redraw()
+
+
+def _report(path: Path) -> str:
+    state, notes = load_state(path)
+    return to_text(sections(summarise(state, str(path), notes.sentences())))
+
+
+def _comparison(base: Path, other: Path) -> str:
+    found = comparing.compare([_compared(base)], [_compared(other)])
+    return to_text(comparing.sections(found))
+
+
+def _compared(path: Path) -> comparing.Compared:
+    state, notes = load_state(path)
+    return comparing.Compared(summarise(state, str(path), notes.sentences()), run_values(state), epoch_run(state))
