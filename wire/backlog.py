@@ -119,19 +119,23 @@ class Backlog:
         """The first number written at `at` or later; without a store, of what is held."""
         return self._store.since(self.name, at) if self._store is not None else 0
 
-    def slice_from(self, cursor: int) -> Slice | None:
-        """The next events at or after `cursor`, for one frame; None when there are none."""
-        if cursor >= self.next_seq:
+    def slice_from(self, cursor: int, begin: int = 0) -> Slice | None:
+        """The next events at or after `cursor`, for one frame; None when there are none.
+
+        Of those before `begin` only the ones come that later events need.
+        """
+        if max(cursor, begin) >= self.next_seq:
             return None
-        if cursor < self._oldest_here:
-            oldest = self.oldest_seq
+        if cursor < max(self._oldest_here, begin):
+            oldest = max(self.oldest_seq, begin)
             kept = sorted(Numbered(*item) for item in self._kept.values() if cursor <= item[0] < oldest)
             if kept:
                 return _joined(kept, history=True)
-            if self._store is not None:
-                stored = self._store.read(self.name, cursor, TARGET_BODY_BYTES)
-                if stored and stored[0].seq < self._oldest_here:
-                    return _joined(stored, history=False)
+            cursor = max(cursor, begin)
+        if cursor < self._oldest_here and self._store is not None:
+            stored = self._store.read(self.name, cursor, TARGET_BODY_BYTES)
+            if stored and stored[0].seq < self._oldest_here:
+                return _joined(stored, history=False)
         first = bisect_left(self._seqs, cursor, self._start)
         return _joined(list(map(Numbered, self._seqs[first : first + 4096], self._encoded[first : first + 4096])), history=False)
 

@@ -35,6 +35,8 @@ class _Viewer:
         self.session = request.session
         self.cursors = dict(request.cursors)
         self.history_s = request.history_s
+        self.begins: dict[str, int] = {}
+        """Where a stream begins of which it asked for the last seconds only."""
         self.stored: dict[str, int] = {}
         """What is on its disk; empty for a viewer that does not record."""
         self.received = self.sent = request.received
@@ -233,7 +235,7 @@ class Publisher:
         waiting = list(self._streams.values())
         while waiting and viewer.room > 0:
             for backlog in list(waiting):
-                piece = backlog.slice_from(self._cursor(viewer, backlog)) if viewer.room > 0 else None
+                piece = self._next_slice(viewer, backlog) if viewer.room > 0 else None
                 if piece is None:
                     waiting.remove(backlog)
                     continue
@@ -250,11 +252,12 @@ class Publisher:
                 viewer.asked_ns = None
         return True
 
-    def _cursor(self, viewer: _Viewer, backlog: Backlog) -> int:
-        if backlog.name not in viewer.cursors:
-            history_s = viewer.history_s
-            viewer.cursors[backlog.name] = 0 if history_s is None else backlog.since(time.time() - history_s)
-        return viewer.cursors[backlog.name]
+    def _next_slice(self, viewer: _Viewer, backlog: Backlog) -> Slice | None:
+        name = backlog.name
+        if name not in viewer.cursors:
+            viewer.cursors[name] = 0
+            viewer.begins[name] = 0 if viewer.history_s is None else backlog.since(time.time() - viewer.history_s)
+        return backlog.slice_from(viewer.cursors[name], viewer.begins.get(name, 0))
 
     def _header(self, name: str, piece: Slice, viewer: _Viewer) -> bytes:
         node, boot, _ = name.rsplit("/", 2)

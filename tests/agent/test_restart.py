@@ -193,3 +193,24 @@ def test_a_ring_that_was_read_to_its_end_is_not_read_again(tmp_path: Path, monke
         assert not list((tmp_path / "rings").iterdir())
     finally:
         node.close()
+
+
+def test_a_screen_gets_the_last_seconds_and_what_they_need(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    ring = RingWriter.create(str(tmp_path / "rings"), capacity=4096)
+    try:
+        node.viewer.close()
+        ring.message(IDENTITY)
+        write(ring, 0, 100)
+        node.intake.collect(last=True)
+        time.sleep(0.6)
+        write(ring, 100, 50)
+        node.intake.collect(last=True)
+        node.viewer = Subscription([node.address], history_s=0.5)
+        write(ring, 150, 1)
+        node.until(150)
+        assert isinstance(node.recorded[0], WorkerIdentified)
+        assert steps(node.recorded)[0] >= 100
+        assert not [event for event in node.recorded if isinstance(event, GapFound)]
+    finally:
+        node.close()
