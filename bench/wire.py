@@ -116,10 +116,11 @@ def medians(*measures: Callable[[], float]) -> list[float]:
 
 
 def feed(folder: str, first: int, count: int, secret: str, viewer: str) -> None:
-    """Agents' publishing code for `count` nodes, each with a sample and eight ranks' steps every second, until killed.
+    """Agents' publishing code for `count` nodes, each with a sample and eight ranks' steps a second, as long as the bench runs.
 
     They listen on TCP with CURVE, each under the same key. Their addresses are left in the folder.
     """
+    parent = os.getppid()
     make_room(8 * count)
     gate = Gate(KeyPair(public_of(secret), secret), FixedList([viewer]))
     numbers = range(first, first + count)
@@ -129,6 +130,8 @@ def feed(folder: str, first: int, count: int, secret: str, viewer: str) -> None:
     listening.rename(listening.with_suffix(".addresses"))
     begun = time.monotonic()
     for turn in itertools.count():
+        if os.getppid() != parent:
+            return
         for index, (number, agent) in enumerate(zip(numbers, agents, strict=True)):
             wait = begun + turn + index / count - time.monotonic()
             if wait > 0:
