@@ -28,7 +28,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     from_s: float | None = None
     to_s: float | None = None
     gain_percent: tuple[float, float] | None = None
-    """95 % interval of the mean step time that would be saved if the cause were gone."""
+    """95 % interval of the step time that would be saved without the cause, as equal looks before and after would show it."""
 
 
 def since_start(state: SessionState, at: float) -> float | None:

@@ -11,6 +11,7 @@ from distmon.core.quantiles import median, quantile
 from distmon.core.steps import RECENT_STEPS, Generation
 
 _ROWS = 4_096
+_VARIES = 0.75
 _LEAST_STEPS = 16
 """Fewer steps are joined where there are many ranks to average over: about _ROWS steps of ranks."""
 
@@ -72,8 +73,16 @@ def gain_without_lateness(found: Joined, rank: int) -> tuple[float, float] | Non
             for margin, duration in zip(margins, durations, strict=True)
         ]
 
-    low, high = mean_band(saved(max(shift[0], 0.0))), mean_band(saved(max(shift[1], 0.0)))
-    return None if low is None or high is None else (max(low[0], 0.0), high[1])
+    # A lateness that varies from step to step is not one shift: the rank being last may then cost up to all of its margins.
+    most = math.inf if _varies(late) else max(shift[1], 0.0)
+    low, high = mean_band(saved(max(shift[0], 0.0))), mean_band(saved(most))
+    return None if low is None or high is None else _as_measured((low[0], high[1]), found)
+
+
+def _varies(late: Sequence[float]) -> bool:
+    """Whether the spread of a lateness is nearly as large as its mean, or larger."""
+    mean = math.fsum(late) / len(late)
+    return math.fsum((value - mean) ** 2 for value in late) / len(late) > (_VARIES * mean) ** 2
 
 
 def gain_without_input(found: Joined) -> tuple[float, float] | None:
@@ -82,12 +91,24 @@ def gain_without_input(found: Joined) -> tuple[float, float] | None:
         100 * min(wait - min(step.waits) + waited for wait, waited in zip(step.waits, step.inputs, strict=True)) / step.duration
         for step in found.steps
     ]
-    return mean_band(saved)
+    return _as_measured(mean_band(saved), found)
 
 
 def gain_without_transfer(found: Joined) -> tuple[float, float] | None:
     """95 % interval, in percent of the step, of what would be saved if the transfer were wholly hidden behind compute."""
-    return mean_band([100 * min(step.waits) / step.duration for step in found.steps])
+    return _as_measured(mean_band([100 * min(step.waits) / step.duration for step in found.steps]), found)
+
+
+def _as_measured(percent: tuple[float, float] | None, found: Joined) -> tuple[float, float] | None:
+    """The interval for what equal looks before and after would show: the mean step of each has an error of its own."""
+    durations = [float(step.duration) for step in found.steps]
+    mean = mean_band(durations)
+    if percent is None or mean is None:
+        return None
+    middle, half = sum(percent) / 2, (percent[1] - percent[0]) / 2
+    error = 100 * (mean[1] - mean[0]) / 2 / (math.fsum(durations) / len(durations))
+    reach = math.hypot(half, math.sqrt(2) * error)
+    return max(middle - reach, 0.0), middle + reach
 
 
 def mean_band(values: Sequence[float]) -> tuple[float, float] | None:
