@@ -241,6 +241,15 @@ async def test_slash_filters_the_focused_panel_while_typing_and_escape_drops_it(
         assert len(table.model.keys) == 64
 
 
+async def test_p_leaves_only_what_needs_a_look(open_app: OpenApp) -> None:
+    async with open_app(running(ranks=64, nodes=8), size=(120, 40)) as (app, pilot, _):
+        await pilot.press("p")
+        assert landing(app).ranks.model.keys == [1]
+        assert landing(app).nodes.model.keys == ["n0"]
+        await pilot.press("p")
+        assert len(landing(app).ranks.model.keys) == 64
+
+
 async def test_r_shows_the_output_of_the_selected_rank_only(open_app: OpenApp) -> None:
     events = running()
     lines = ev.OutputWritten(

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from distmon.tui.bindings import bindings_for
 from distmon.tui.screens.arrange import Arrangement, Box, Situation, arrange
 from distmon.tui.screens.page import Frame, Page
-from distmon.tui.view import chart, nodes, ranks, split
+from distmon.tui.view import chart, node_table, nodes, ranks, split
 from distmon.tui.view.details import details_lines, details_title
 from distmon.tui.view.facts import Facts
 from distmon.tui.view.logs import Feed, event_line, output_line
@@ -92,7 +92,7 @@ class Overview(Page):
     def _draw_ranks(self, facts: Facts) -> None:
         column, descending = self.choices.sorts["ranks"]
         text = self.choices.filters.get("ranks", "")
-        keys = ranks.ordered(facts, column, descending, text)
+        keys = ranks.ordered(facts, column, descending, text, problems=self.choices.problems)
         self.ranks.sort_key, self.ranks.descending = column, descending
         caption = matches(text, len(keys), len(facts.ranks)) or ranks.summary(facts)
         self.ranks.show(keys, partial(ranks.cells, facts), caption)
@@ -102,6 +102,8 @@ class Overview(Page):
         column, descending = self.choices.sorts["nodes"]
         text = self.choices.filters.get("nodes", "")
         keys = nodes.ordered(facts, column, descending, text)
+        if self.choices.problems:
+            keys = [key for key in keys if node_table.is_problem(facts, key)]
         caption = matches(text, len(keys), nodes.present(facts))
         if column != "node":
             caption += [("  " * bool(caption) + "by ", "muted"), (column + ("↓" if descending else "↑"), "accent")]
@@ -120,12 +122,12 @@ class Overview(Page):
 
     def _draw_events(self, facts: Facts) -> None:
         text = self.choices.filters.get("events", "")
-        self._event_feed.set_filter(None, text)
+        self._event_feed.set_filter(None, text, problems=self.choices.problems)
         self.events.show(self._event_feed.update(facts.state.log), f"/{text}" if text else "")
 
     def _draw_output(self, facts: Facts) -> None:
         text, rank = self.choices.filters.get("output", ""), self.choices.only_rank
-        self._output_feed.set_filter(rank, text)
+        self._output_feed.set_filter(rank, text, problems=self.choices.problems)
         dropped = facts.state.output_dropped
         notes = (
             [f"rank {rank}"] * (rank is not None)

@@ -81,6 +81,11 @@ def state_of(facts: Facts, node: NodeState) -> str:
     return "slow" if status == "live" and slow else status
 
 
+def is_problem(facts: Facts, key: str) -> bool:
+    """Whether a node needs a look."""
+    return state_of(facts, facts.state.nodes[key]) not in ("live", "starting", "left")
+
+
 def is_troubled(gpu: GpuReading) -> bool:
     return gpu.state != "ok" or bool(gpu.throttle)
 
@@ -99,7 +104,7 @@ def ordered(facts: Facts, column: str, descending: bool, text: str, *, problems:
     rows = {
         key: values
         for key, values in found.items()
-        if (not wanted or wanted.passes(values)) and (not problems or values["state"] not in ("live", "starting", "left"))
+        if (not wanted or wanted.passes(values)) and (not problems or is_problem(facts, key))
     }
     keys = sorted(rows, key=lambda key: (str(rows[key]["node"]), key))
     known = [key for key in keys if rows[key][column] is not None]
