@@ -238,6 +238,8 @@ class Job:
         elif kind == "started":
             self.writer.emit("worker_started", pid=frame["pid"], generation=place.generation, **place.names())
         elif kind == "exited":
+            if "at_ns" in frame and not place.local:
+                frame = dict(frame, at_ns=worker.local_ns(frame["at_ns"]))
             self._record_exit(frame, place, worker.ordered_at is not None, worker.last_lines())
         elif kind == "leftovers":
             self.writer.emit("leftovers", names=frame["names"], **self._names_now(place))
@@ -278,8 +280,7 @@ class Job:
         self._record_exit(frame, place, asked, worker.last_lines())
 
     def _record_exit(self, frame: Dict[str, Any], place: Place, asked: bool, last_lines: List[str]) -> None:
-        # Another host's monotonic clock says nothing here.
-        at_ns = frame["at_ns"] if place.local and "at_ns" in frame else int(time.monotonic() * 1e9)
+        at_ns = frame.get("at_ns", int(time.monotonic() * 1e9))
         # Horovod ends a worker whose slot it has taken away by letting it abort.
         removed = not place.static and (place.host, place.local_rank) not in self._assigned
         end = Exit(

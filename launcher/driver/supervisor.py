@@ -285,7 +285,7 @@ class Supervisor:
         self.beat_at = now
         self.oom_kills = (self.oom_kills[1], processes.oom_kills())
         if not self.outbox:
-            self._emit("beat")
+            self._emit("beat", at_ns=int(now * 1e9))
 
     def _finished(self) -> bool:
         return self.exited_at is not None and not self._rest()

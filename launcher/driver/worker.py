@@ -16,6 +16,8 @@ from .supervisor import BEAT, BEAT_S
 CHUNK = 65536
 SSH_FAILED = 255
 """What ssh itself exits with when its connection breaks."""
+CLOCK_BEATS = 30
+"""A minute's: short enough for clocks that drift, long enough for one beat that came without delay."""
 ORDER_PATIENCE_S = 8.0
 """A supervisor needs at most 7 s to end its worker politely; past this, its transport is cut."""
 
@@ -40,6 +42,7 @@ class Worker:
         self.heard_at = time.monotonic()
         """When its supervisor last said anything."""
         self._beat_at = 0.0
+        self._delays_ns: Deque[int] = collections.deque(maxlen=CLOCK_BEATS)
         self._on_frame = on_frame
         self._payload: Optional[bytes] = payload
         self._orders: List[bytes] = []
@@ -104,6 +107,11 @@ class Worker:
             return int(self.exit["exit_code"])
         return 128 - code if code < 0 else code or 1
 
+    def local_ns(self, there_ns: int) -> int:
+        """CLOCK_MONOTONIC here when the supervisor's host had `there_ns`: by the beat that came fastest, and never after now."""
+        now = int(time.monotonic() * 1e9)
+        return min(there_ns + min(self._delays_ns), now) if self._delays_ns else now
+
     @property
     def transport_broke(self) -> bool:
         """Whether the connection ended, and not what ran at its end; known once it has ended."""
@@ -151,6 +159,8 @@ class Worker:
             self.tails[frame["stream"]].extend(text for text, _ in frame["pieces"] if text)
         elif frame["frame"] == "exited":
             self.exit = frame
+        elif frame["frame"] == "beat":
+            self._delays_ns.append(int(time.monotonic() * 1e9) - frame["at_ns"])
         self._on_frame(frame)
 
     def _on_complaint(self) -> bool:

@@ -86,6 +86,7 @@ def test_plain_horovodrun_trains_across_the_hosts(cluster: Cluster) -> None:
     assert "epoch 1/1" in done.stdout
 
 
+@pytest.mark.long
 def test_distmon_measures_every_rank_and_node(cluster: Cluster) -> None:
     folder = cluster.shared / "measured"
     folder.mkdir()
