@@ -9,7 +9,7 @@ from distmon.core.elastic import accounts
 from distmon.core.overall import RankOverall, rank_overalls, throughput_interval
 from distmon.core.state import NodeState, SessionState
 from distmon.core.summary import summary
-from distmon.core.verdicts import verdicts
+from distmon.core.verdicts import cannot_tell, verdicts
 from distmon.core.wall import wall_split
 from distmon.core.warmup import METHOD
 from distmon.replay.report import model
@@ -281,6 +281,8 @@ def _reasons(state: SessionState, throughput: model.Throughput, overalls: list[R
     elif measures.warmup(generation).steps is None:
         reasons["warmup"] = measures.why_no_warmup(generation)
         reasons["wall_split_s.warmup"] = "warm-up and steady state could not be told apart: all steps are in steady"
+    if generation is not None and (untold := cannot_tell(state)):
+        reasons["verdicts"] = plain("; ".join(untold))
     if measures.samples(state) is None:
         reasons["samples"] = "the number of samples in a batch was not seen" if generation else "no rank reported a step"
     if state.job.exit_code is None:
