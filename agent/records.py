@@ -239,6 +239,8 @@ class Worker:
             self._begin_epoch(epoch, at, out)
         if fields.get("type") in _WITHOUT_EVENT:
             return
+        if type(committed_ns := fields.get("committed_ns")) is int:
+            fields["committed_at"] = self._clock.at(committed_ns)
         if fields.get("type") == "metrics":
             fields = self._only_numbers(fields, at, out)
         event = _event(fields, {"at": at, "node": self.node, "worker": self.worker, "rank": self._rank})
@@ -348,7 +350,7 @@ _MESSAGES: dict[str, tuple[type[Any], tuple[str, ...]]] = {
     "unseen": (PhaseUnseen, ("field", "reason")),
     "mark": (MarkSet, ("text", "step")),
     "interrupted": (TrainingInterrupted, ("cause", "generation")),
-    "restored": (StateRestored, ("generation", "committed_generation", "committed_steps")),
+    "restored": (StateRestored, ("generation", "committed_generation", "committed_steps", "committed_at")),
     "commits": (CommitsCounted, ("generation", "commits", "total_s")),
 }
 """Type of message -> its event, and the fields that the message brings to it."""

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from distmon.core.events import AnyEvent, ClockOffsetEstimated
 
-_TIMES = ("at", "origin", "started", "ended", "deadline")
+_TIMES = ("at", "origin", "started", "ended", "deadline", "committed_at")
 LEAST_S = 0.002
 """Clocks that differ by less count as equal: that is within what a busy machine makes of a message's way."""
 

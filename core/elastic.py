@@ -14,7 +14,7 @@ from distmon.core.elastic_lanes import LOST_KINDS, TAIL, TRAINING, Lane, lanes
 from distmon.core.elastic_state import Restore, Round
 from distmon.core.measures import steps_set_aside
 from distmon.core.state import SessionState
-from distmon.core.steps import Generation, RankSteps, Totals
+from distmon.core.steps import Generation, RankSteps, Step, Totals
 
 
 @dataclass(slots=True, frozen=True)
@@ -92,10 +92,10 @@ class Undone:
 def undone(state: SessionState) -> dict[int, Undone]:
     """Generation -> what was thrown away of it. Each step counts once, however often a state went back before it."""
     found: dict[int, Undone] = {}
-    for number, first in _undone_from(state).items():
+    for number, (first, since) in _undone_from(state).items():
         generation = state.generations.get(number)
         if generation is not None:
-            parts = [_after(rank, first) for rank in generation.ranks.values()]
+            parts = [_after(rank, first, since) for rank in generation.ranks.values()]
             samples = [part.samples for part in parts]
             found[number] = Undone(
                 steps=max((part.steps for part in parts), default=0),
@@ -108,33 +108,40 @@ def undone(state: SessionState) -> dict[int, Undone]:
 def undone_of(state: SessionState, ranks: dict[int, RankSteps]) -> float:
     """Seconds of the steps that were thrown away of one rank in each generation (generation -> its steps)."""
     thrown = _undone_from(state)
-    return math.fsum(_after(rank, thrown[number]).duration_ns for number, rank in ranks.items() if number in thrown) / 1e9
+    return math.fsum(_after(rank, *thrown[number]).duration_ns for number, rank in ranks.items() if number in thrown) / 1e9
 
 
-def _undone_from(state: SessionState) -> dict[int, int]:
-    """Generation -> its first step that was thrown away. The oldest worker's state is the one that is handed to the others."""
+def _undone_from(state: SessionState) -> dict[int, tuple[int, float]]:
+    """Generation -> its first step that was thrown away, and the moment of the commit before it.
+
+    The oldest worker's state is the one that is handed to the others.
+    """
     word: dict[int, Restore] = {}
     for restore in state.elastic.restores:
         known = word.get(restore.generation)
         if known is None or restore.rank < known.rank:
             word[restore.generation] = restore
-    found: dict[int, int] = {}
+    found: dict[int, tuple[int, float]] = {}
     for restore in word.values():
         for number in range(restore.committed_generation, restore.generation + 1):
-            first = restore.committed_steps if number == restore.committed_generation else 0
+            own = (restore.committed_steps, restore.committed_at or 0.0)
+            first = own if number == restore.committed_generation else (0, 0.0)
             found[number] = min(found.get(number, first), first)
     return found
 
 
-def _after(rank: RankSteps, first: int) -> Totals:
-    """The steps from number `first` on; their mean stands for those that are no longer kept one by one."""
+def _after(rank: RankSteps, first: int, since: float) -> Totals:
+    """The steps from number `first` on; their mean stands for those that are no longer kept one by one.
+
+    The first of them counts from `since`, the commit before it, which lies within it.
+    """
     count = rank.last_step + 1 - first
     if count <= 0:
         return Totals()
     kept = rank.recent(count)
     known = Totals(
         steps=len(kept),
-        duration_ns=sum(round(step.duration_s * 1e9) for step in kept),
+        duration_ns=sum(round(_until(step, since) * 1e9) for step in kept),
         samples=sum(step.samples or 0 for step in kept),
         sampled_steps=sum(step.samples is not None for step in kept),
     )
@@ -143,6 +150,11 @@ def _after(rank: RankSteps, first: int) -> Totals:
         return known
     mean = rank.totals
     return known.plus(Totals(missing, mean.duration_ns * missing // mean.steps, mean.samples * missing // mean.steps, missing))
+
+
+def _until(step: Step, since: float) -> float:
+    """Of a step, the time after `since`."""
+    return max(min(step.duration_s, step.end - since), 0.0)
 
 
 def accounts(state: SessionState) -> Accounts | None:

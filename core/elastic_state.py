@@ -62,6 +62,7 @@ class Restore:
     rank: int
     committed_generation: int
     committed_steps: int
+    committed_at: float | None = None
 
 
 @dataclass(slots=True)
@@ -168,7 +169,14 @@ class ElasticState:
     def restore(self, event: ev.StateRestored) -> None:
         if (event.generation, event.rank) not in ((past.generation, past.rank) for past in self.restores):
             self.restores.append(
-                Restore(event.at, event.generation, event.rank, event.committed_generation, event.committed_steps)
+                Restore(
+                    event.at,
+                    event.generation,
+                    event.rank,
+                    event.committed_generation,
+                    event.committed_steps,
+                    event.committed_at,
+                )
             )
 
     def commits(self, event: ev.CommitsCounted) -> None:

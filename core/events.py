@@ -315,6 +315,7 @@ class StateRestored(Event, frozen=True, kw_only=True):
     committed_generation: int
     committed_steps: Count
     """Steps of that generation that had ended when the state was committed."""
+    committed_at: Moment | None = None
 
 
 class CommitsCounted(Event, frozen=True, kw_only=True):

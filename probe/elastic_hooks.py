@@ -84,6 +84,7 @@ class _Followed:
         self._timer = this.timer
         self._state = state
         self._committed = (self._timer.generation, self._timer.step)
+        self._committed_ns = monotonic_ns()
         self._commits = 0
         self._commit_ns = 0
 
@@ -104,7 +105,8 @@ class _Followed:
             result = original(*args, **kwargs)
             self._committed = (self._timer.generation, self._timer.step)
             self._commits += 1
-            self._commit_ns += monotonic_ns() - start
+            self._committed_ns = monotonic_ns()
+            self._commit_ns += self._committed_ns - start
             return result
 
         return save
@@ -118,6 +120,7 @@ class _Followed:
                 "generation": self._timer.generation,
                 "committed_generation": generation,
                 "committed_steps": steps,
+                "committed_ns": self._committed_ns,
             }
             self._timer.attempt("restored", lambda: self._timer.message(fields))
             return result

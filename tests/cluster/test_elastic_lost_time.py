@@ -99,5 +99,5 @@ def _right(job: ClusterJob, state: SessionState, cut: float) -> dict[str, float]
     lost = next(p for p in processes if p.slot == "node2:0")
     lost.killed = cut - offset
     joins = [e for e in state.membership if e.change == "host_joined" and (e.host == "node3" or e.at > cut)]
-    later = [(e.host, e.at - offset) for e in joins]
-    return truth.lost(processes, 3, later)
+    latest = {e.host: e.at - offset for e in joins}
+    return truth.lost(processes, 3, list(latest.items()))
