@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from distmon.core.finding import REMEDIES, Verdict, phase_words, since_start
 from distmon.core.joined import gain_without_input, gain_without_transfer, joined
-from distmon.core.measures import RECENT, Split, current_generation, elapsed, recent_split, step_split, warmup
+from distmon.core.measures import RECENT, Split, current_generation, elapsed, recent_split, step_split, steps_set_aside, warmup
 from distmon.core.node_verdicts import node_verdicts
 from distmon.core.state import SessionState
 from distmon.core.steps import Generation, History
@@ -123,7 +123,7 @@ def _input_bound(state: SessionState, generation: Generation, splits: _Splits) -
         try_first=REMEDIES["input_wait"],
         check="the share of input wait in the step falls and samples/s rise by the gain: `distmon compare BEFORE AFTER`",
         phase="input_wait",
-        gain_percent=(100 * share, 100 * share) if alone else gain_without_input(joined(generation)),
+        gain_percent=(100 * share, 100 * share) if alone else gain_without_input(joined(generation, steps_set_aside(generation))),
         from_s=_window(state, generation)[0],
         to_s=_window(state, generation)[1],
     )
@@ -157,7 +157,7 @@ def _communication_bound(state: SessionState, generation: Generation) -> Verdict
         try_first="a larger batch per rank, gradient accumulation, or fp16 compression of the gradients",
         check="the share of exposed communication falls and samples/s rise: `distmon compare BEFORE AFTER`",
         phase="exposed_communication",
-        gain_percent=gain_without_transfer(joined(generation)),
+        gain_percent=gain_without_transfer(joined(generation, steps_set_aside(generation))),
         from_s=_window(state, generation)[0],
         to_s=_window(state, generation)[1],
     )
