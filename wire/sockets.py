@@ -17,6 +17,9 @@ from distmon.wire.keys import KeyPair
 _SEND_MARK = 512
 """Messages per peer; above any credit, so that ROUTER never refuses one."""
 _RECEIVE_MARK = 64
+_VIEWER_RECEIVE_MARK = 512
+"""Sixteen windows of credit. A connection that is lost and made again while its queue is full aborts the process (libzmq 4.3.5,
+`_input_stopped`): an agent that keeps to its credit never fills it, however late this side reads."""
 _HEARTBEAT_MS = 3000
 _DEAD_AFTER_MS = 9000
 _HANDSHAKE_MS = 1500
@@ -83,6 +86,7 @@ def open_viewer(context: zmq.Context[zmq.Socket[bytes]]) -> zmq.Socket[bytes]:
     # Requests queue for an agent that is away; a queue of one keeps them from piling up. (IMMEDIATE would drop them, but
     # also what has arrived from an agent that ends: its goodbye.)
     viewer.setsockopt(zmq.SNDHWM, 1)
+    viewer.setsockopt(zmq.RCVHWM, _VIEWER_RECEIVE_MARK)
     viewer.setsockopt(zmq.RECONNECT_IVL_MAX, 5000)
     viewer.setsockopt(zmq.CONNECT_TIMEOUT, _CONNECT_MS)
     return viewer
