@@ -56,9 +56,13 @@ class Namespaces:
 
 
 def within(pid: int, *command: str, cwd: Path | None = None) -> list[str]:
-    """The command line that runs `command` in a host, by its process 1. nsenter stays outside, and its end is the command's."""
+    """The command line that runs `command` in a host, by its process 1. nsenter stays outside, and its end is the command's.
+
+    nsenter stops with a command that is stopped, and must end all the same: a namespace whose dead nobody reaps stays for ever.
+    """
     folder = [f"--wd={cwd}"] if cwd is not None else []
-    return ["nsenter", "--target", str(pid), *_NAMESPACES, *folder, "--", "setpriv", "--pdeathsig", "KILL", *command]
+    dying = ["setpriv", "--pdeathsig", "KILL"]
+    return [*dying, "nsenter", "--target", str(pid), *_NAMESPACES, *folder, "--", *dying, *command]
 
 
 class Host:

@@ -75,11 +75,13 @@ def test_the_list_for_discovery_scripts_follows_who_joins_and_leaves(cluster: Cl
 
 
 KILLED = """
-import sys, time
+import os, sys, time
 from tests.cluster.cluster import Cluster
 cluster = Cluster()
 (host,) = cluster.up("alone")
 host.popen("setsid", "sleep", "1001")
+stopped = host.popen("sh", "-c", "kill -STOP $$")
+os.waitid(os.P_PID, stopped.pid, os.WSTOPPED | os.WNOWAIT)
 print(cluster.folder, host.namespaces.pid, flush=True)
 time.sleep(1000)
 """
