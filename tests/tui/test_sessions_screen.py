@@ -16,7 +16,7 @@ from distmon.replay.recorder import Recorder
 from distmon.tui.screens.sessions import Sessions
 
 if TYPE_CHECKING:
-    from tests.tui.conftest import FakeJob, Grid, OpenApp
+    from tests.tui.conftest import FakeJob, Grid, OpenApp, Settle
 
 EVENTS: list[AnyEvent] = list(session(Script(ranks=2, nodes=1, seconds=20, step_s=0.2)))
 SLOWER: list[AnyEvent] = list(session(Script(ranks=2, nodes=1, seconds=30, step_s=0.3, seed=5)))
@@ -45,9 +45,10 @@ def two(folder: Path) -> list[Path]:
 
 
 @pytest.mark.usefixtures("folder")
-async def test_without_recordings_it_says_how_to_make_one(open_app: OpenApp, text_grid: Grid) -> None:
+async def test_without_recordings_it_says_how_to_make_one(open_app: OpenApp, settle: Settle, text_grid: Grid) -> None:
     async with open_app() as (app, pilot, _):
         await pilot.press("o")
+        await settle(pilot)
         assert isinstance(app.cockpit.page, Sessions)
         assert any("distmon run makes one" in row for row in text_grid(app))
         await pilot.press("r", "X", "c", "b", "enter")
@@ -55,12 +56,13 @@ async def test_without_recordings_it_says_how_to_make_one(open_app: OpenApp, tex
 
 
 async def test_it_lists_the_newest_first_and_says_what_cannot_be_opened(
-    open_app: OpenApp, text_grid: Grid, folder: Path, two: list[Path]
+    open_app: OpenApp, settle: Settle, text_grid: Grid, folder: Path, two: list[Path]
 ) -> None:
     (folder / "2026-01-01-odd.jsonl").write_text("no session\n")
     os.utime(folder / "2026-01-01-odd.jsonl", (1, 1))
     async with open_app(size=(160, 40)) as (app, pilot, _):
         await pilot.press("o")
+        await settle(pilot)
         rows = [row for row in text_grid(app) if "2026-01-0" in row]
         assert ["slow" in rows[0], "fast" in rows[1], "odd" in rows[2]] == [True] * 3
         assert "train.py" in rows[0] and "3:20" in rows[0] and "not a distmon session" in rows[2]
@@ -69,9 +71,11 @@ async def test_it_lists_the_newest_first_and_says_what_cannot_be_opened(
 
 
 @pytest.mark.usefixtures("two")
-async def test_report_and_comparison_are_those_of_the_command_line(open_app: OpenApp, text_grid: Grid) -> None:
+async def test_report_and_comparison_are_those_of_the_command_line(open_app: OpenApp, settle: Settle, text_grid: Grid) -> None:
     async with open_app(size=(140, 50)) as (app, pilot, _):
-        await pilot.press("o", "down", "r")
+        await pilot.press("o")
+        await settle(pilot)
+        await pilot.press("down", "r")
         await app.workers.wait_for_complete()
         await pilot.pause()
         shown = "\n".join(text_grid(app))
@@ -86,9 +90,13 @@ async def test_report_and_comparison_are_those_of_the_command_line(open_app: Ope
         assert "OTHER AGAINST BASE" in shown
 
 
-async def test_delete_asks_and_takes_index_and_marks_along(open_app: OpenApp, text_grid: Grid, two: list[Path]) -> None:
+async def test_delete_asks_and_takes_index_and_marks_along(
+    open_app: OpenApp, settle: Settle, text_grid: Grid, two: list[Path]
+) -> None:
     async with open_app(size=(140, 40)) as (app, pilot, _):
-        await pilot.press("o", "down", "X")
+        await pilot.press("o")
+        await settle(pilot)
+        await pilot.press("down", "X")
         assert "Delete 2026-01-03-slow" in app.cockpit.question
         await pilot.press("n")
         assert two[1].exists()
@@ -98,21 +106,29 @@ async def test_delete_asks_and_takes_index_and_marks_along(open_app: OpenApp, te
         assert "deleted 2026-01-03-slow" in text_grid(app)[-1]
 
 
-async def test_the_session_on_the_screen_is_not_deleted(open_app: OpenApp, text_grid: Grid, two: list[Path]) -> None:
+async def test_the_session_on_the_screen_is_not_deleted(
+    open_app: OpenApp, settle: Settle, text_grid: Grid, two: list[Path]
+) -> None:
     async with open_app(EVENTS, size=(140, 40)) as (app, pilot, _):
-        await pilot.press("o", "down", "G", "X")
+        await pilot.press("o")
+        await settle(pilot)
+        await pilot.press("down", "G", "X")
         assert not app.cockpit.question and "the session on the screen" in text_grid(app)[-1]
         assert two[0].exists()
 
 
 async def test_enter_leaves_for_the_recording_but_not_from_a_job(
-    open_app: OpenApp, text_grid: Grid, two: list[Path], fake_job: type[FakeJob]
+    open_app: OpenApp, settle: Settle, text_grid: Grid, two: list[Path], fake_job: type[FakeJob]
 ) -> None:
     async with open_app(job=fake_job(), size=(140, 40)) as (app, pilot, _):
-        await pilot.press("o", "down", "enter")
+        await pilot.press("o")
+        await settle(pilot)
+        await pilot.press("down", "enter")
         await pilot.pause()
         assert app.wanted is None and "in another terminal: distmon replay" in text_grid(app)[-1]
     async with open_app(size=(140, 40)) as (app, pilot, _):
-        await pilot.press("o", "down", "enter")
+        await pilot.press("o")
+        await settle(pilot)
+        await pilot.press("down", "enter")
         await pilot.pause()
         assert app.wanted == two[1] and app.return_value == 0

@@ -54,7 +54,7 @@ class Cockpit(Screen[None]):
         self.question = ""
         self._answers: Answers = {}
         self._also: dict[str, str] = {}
-        self.bar = ReplayBar(player, id="bar") if player is not None else None
+        self.bar = ReplayBar(player, self._ask_name, id="bar") if player is not None else None
         self.prompt = FilterPrompt(id="prompt")
         self.bands = {name: TextBand(id=name) for name in ("header", "tabs", "verdict", "footer", "too_small")}
         self.overlays = {name: TextPanel(name, 0, id=name) for name in ("help", "question")}
@@ -349,9 +349,9 @@ class Cockpit(Screen[None]):
     def on_replay_bar_said(self, event: ReplayBar.Said) -> None:
         self.say(event.text)
 
-    def on_replay_bar_name_asked(self, event: ReplayBar.NameAsked) -> None:
-        what = "a name for this moment; empty takes the mark away" if event.name else "a name for this moment"
-        self.read_line(what, event.name, partial(self._name_moment, event.position_s))
+    def _ask_name(self, position_s: float, name: str) -> None:
+        what = "a name for this moment; empty takes the mark away" if name else "a name for this moment"
+        self.read_line(what, name, partial(self._name_moment, position_s))
 
     def _name_moment(self, position_s: float, name: str) -> None:
         if self.bar is None:

@@ -16,7 +16,7 @@ from distmon.tui.widgets.table import Column
 COLUMNS = (
     Column("name", "recording", 24, "left", grow=3, widest=64),
     Column("started", "started", 8, importance=2),
-    Column("length", "length", 8, importance=3),
+    Column("length", "last write", 10, importance=3),
     Column("ranks", "ranks", 5, importance=4),
     Column("size", "size", 8, importance=5),
     Column("command", "command", 16, "left", importance=6, grow=4, widest=80),
@@ -38,7 +38,7 @@ def cells(known: dict[str, Glance], base: str | None, key: str) -> Sequence[Cell
     return (
         name,
         (clock_words(found.started), "text"),
-        (duration(found.changed - found.started), "text"),
+        (f"+{duration(found.changed - found.started)}", "text"),
         (MISSING if found.ranks is None else str(found.ranks), "text"),
         (size(found.size_bytes), "muted"),
         (clean(" ".join(found.command)) or "no job: only nodes were watched", "muted"),

@@ -131,7 +131,6 @@ class Chart(Panel):
         super().__init__(id=id)
         self.title, self.number = title, number
         self._data = ChartData()
-        self._ceiling = 0.0
         self._axis: TimeAxis | None = None
         self._grabbed: int | None = None
 
@@ -148,8 +147,8 @@ class Chart(Panel):
         rows = height - 1
         if columns < 4 or rows < 1:
             return []
-        plot = Plot(self._data, self.palette, columns, rows, self._ceiling)
-        self._ceiling, self._axis = plot.high, plot.axis
+        plot = Plot(self._data, self.palette, columns, rows)
+        self._axis = plot.axis
         return [line.strip(width, self.base) for line in plot.lines()]
 
     def records(self) -> list[dict[str, object]]:
@@ -235,7 +234,6 @@ class Plot:
     palette: Palette
     columns: int
     rows: int
-    previous_ceiling: float
     high: float = field(init=False)
     low: float = field(init=False, default=0.0)
     axis: TimeAxis = field(init=False)
@@ -245,7 +243,7 @@ class Plot:
         self._binned = [self._bins(series.times, series.values) for series in self.data.series]
         self._bands = [self._band_bins(series) for series in self.data.series]
         peaks = [column[1] for columns in (*self._binned, *self._bands) for column in columns if column is not None]
-        self.high = nice_ceiling(max(peaks) * 1.05, self.previous_ceiling) if peaks else 0.0
+        self.high = nice_ceiling(max(peaks) * 1.05) if peaks else 0.0
         if self.data.log:
             lows = [column[0] for columns in (*self._binned, *self._bands) for column in columns if column and column[0] > 0]
             self.low = 10.0 ** math.floor(math.log10(min(lows))) if lows else 0.0

@@ -46,10 +46,8 @@ def nice_time_step(seconds: float) -> float:
     return math.ceil(seconds / 86400) * 86400.0
 
 
-def nice_ceiling(value: float, previous: float = 0.0) -> float:
-    """An axis end for values up to `value`; it stays at `previous` while that still suits, so that the axis does not jitter."""
-    if previous > 0 and previous >= value >= 0.45 * previous:
-        return previous
+def nice_ceiling(value: float) -> float:
+    """An axis end for values up to `value`. Of the values alone: the same moment must look the same whatever was drawn before."""
     if not value > 0:
         return 1.0
     magnitude = 10.0 ** math.floor(math.log10(value))

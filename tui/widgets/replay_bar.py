@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from textual import events
@@ -28,16 +29,12 @@ class ReplayBar(Canvas):
 
         text: str
 
-    @dataclass
-    class NameAsked(Message):
-        """The user wants to name the moment at `position_s`, which is called `name` so far."""
-
-        position_s: float
-        name: str
-
-    def __init__(self, player: Player, *, id: str | None = None) -> None:
+    def __init__(self, player: Player, ask_name: Callable[[float, str], None], *, id: str | None = None) -> None:
+        """`ask_name` is given the position of a moment to be named, and its name so far. It is called, not told by a message:
+        the very next key is already part of the name.
+        """
         super().__init__(id=id)
-        self._player = player
+        self._player, self._ask_name = player, ask_name
         self._track = (0, 1)
         """First cell and length of the track as last drawn."""
         self._dragging = False
@@ -127,7 +124,7 @@ class ReplayBar(Canvas):
         self._player.pause()
         here, start = self._player.position_s, self._player.started_at
         name = next((found.text for found in self._player.moments if found.kind == "mark" and found.at - start == here), "")
-        self.post_message(self.NameAsked(here, name))
+        self._ask_name(here, name)
         self.redraw()
 
     def name_moment(self, position_s: float, name: str) -> None:
