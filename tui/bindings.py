@@ -101,7 +101,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("next_event(1)", ("n",), "next event", "to the next tick on the bar: failure, verdict, mark ...", "Play", "bar", 6),
     Command("next_event(-1)", ("N",), "last event", "back to the tick before", "Play", "bar"),
     Command("mark", ("m",), "mark", "name this moment; without a name the mark goes", "Play", "bar", 7),
-    Command("by_step", ("u",), "by step", "play so many steps a second, whatever time they took; again: by time", "Play", "bar"),
+    Command("by_step", ("u",), "by step", "so many steps a second, however long; again: by time", "Play", "bar"),
     Command("to_start", ("home",), "start", "to the start", "Play", "bar"),
     Command("to_end", ("end",), "end", "to the end", "Play", "bar"),
 )

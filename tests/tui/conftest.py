@@ -183,8 +183,12 @@ def settled(pilot: Pilot[int], act: Callable[..., Awaitable[object]]) -> Callabl
 
     async def act_and_settle(*arguments: object, **options: object) -> object:
         result = await act(*arguments, **options)
-        for _ in range(2):
+        app = pilot.app
+        for round_ in range(200):
             await pilot.pause()
+            # A page that was just made takes the keys only when it has its place.
+            if round_ and not (isinstance(app, DistmonApp) and app.is_running and app.cockpit.page._wants_focus):
+                break
         return result
 
     return act_and_settle

@@ -186,7 +186,8 @@ async def test_from_the_nodes_to_a_gpu_to_its_node_to_a_rank_and_all_the_way_bac
     open_app: OpenApp, text_grid: Grid
 ) -> None:
     async with open_app(RUNNING, size=(120, 40)) as (app, pilot, _):
-        await pilot.press("f3", "right", "down", "right")
+        await pilot.press("f3")
+        await pilot.press("right", "down", "right")
         nodes = page(app, Nodes)
         assert nodes.heat.selected == ("n1", 1, -1)
         assert nodes.table.model.selected == "n1"

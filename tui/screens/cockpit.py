@@ -91,6 +91,7 @@ class Cockpit(Screen[None]):
         if screen not in self.pages:
             page = self.pages[screen] = make_page(screen, self)
             self.query_one(Board).mount(page, before=self.prompt)
+            page.draw_parts(self.facts, set(page.panels))  # keys that come before it has its place find its rows
         # Or else the framework gives the focus of what is about to hide to some neighbour.
         self.set_focus(None)
         self.page = self.pages[screen]
@@ -262,6 +263,7 @@ class Cockpit(Screen[None]):
 
     def _open_prompt(self, what: str, text: str) -> None:
         self.prompting = True
+        self.page.leave_focus()
         self.rearrange()
         self.prompt.placeholder = what
         with self.prompt.prevent(FilterPrompt.Changed):

@@ -209,6 +209,10 @@ class Page(Board):
         self._wants_focus = True
         self._take_wanted_focus()
 
+    def leave_focus(self) -> None:
+        """Something else has the keys now."""
+        self._wants_focus = False
+
     def _take_wanted_focus(self) -> None:
         if self._wants_focus and self.is_current:
             self.focus_panel(self.choices.focused)
