@@ -35,7 +35,7 @@ SUFFIX = ".idx"
 MAGIC = b"distmon index 2\n"
 KEYFRAME_BYTES = 512 << 10
 """A state is kept after this many bytes of events, or after KEYFRAME_RATIO times the size of the last one if that is more."""
-KEYFRAME_RATIO = 4
+KEYFRAME_RATIO = 2
 MOMENTS = 500
 """Of each kind at most."""
 TEXT = 200

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from textual.pilot import Pilot
 
 from distmon.core.events import AnyEvent
 from distmon.core.synthetic import Script, session
@@ -50,9 +51,11 @@ async def test_a_moment_looks_the_same_live_and_in_replay(
     source, start = random.Random(1), EVENTS[0].at
     frames = [(source.uniform(0.5, EVENTS[-1].at - start), SCREENS[i % len(SCREENS)]) for i in range(FRAMES)]
 
-    def seen(app: DistmonApp) -> list[tuple[str, str]]:
-        """Without the footer and the bar, which are the player's."""
+    async def seen(app: DistmonApp, pilot: Pilot[int], screen: str) -> list[tuple[str, str]]:
+        """The frame without its footer and bar, which are the player's."""
+        app.cockpit.go(screen)
         app.frame()
+        await settle(pilot)
         return list(zip(text_grid(app), style_grid(app), strict=True))[: HEIGHT - 1]
 
     live: dict[Frame, list[tuple[str, str]]] = {}
@@ -64,9 +67,7 @@ async def test_a_moment_looks_the_same_live_and_in_replay(
         for at, screen in sorted(frames):
             while waiting and waiting[0].at <= start + at:
                 events.waiting.append(waiting.pop(0))
-            app.cockpit.go(screen)
-            await settle(pilot)
-            live[at, screen] = seen(app)
+            live[at, screen] = await seen(app, pilot, screen)
     player = Player(open_session(path), clock=lambda: 0.0)
     player.pause()
     async with open_app(size=(WIDTH, HEIGHT + 1), player=player) as (app, pilot, _):
@@ -75,7 +76,5 @@ async def test_a_moment_looks_the_same_live_and_in_replay(
         await pilot.pause()
         for at, screen in frames:
             player.seek(at)
-            app.cockpit.go(screen)
-            await settle(pilot)
-            assert seen(app) == live[at, screen], f"{screen} at {at:.2f} s"
+            assert await seen(app, pilot, screen) == live[at, screen], f"{screen} at {at:.2f} s"
     player.close()
