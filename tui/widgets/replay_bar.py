@@ -30,9 +30,7 @@ class ReplayBar(Canvas):
         text: str
 
     def __init__(self, player: Player, ask_name: Callable[[float, str], None], *, id: str | None = None) -> None:
-        """`ask_name` is given the position of a moment to be named, and its name so far. It is called, not told by a message:
-        the very next key is already part of the name.
-        """
+        """`ask_name` is given the position of a moment to be named, and its name so far."""
         super().__init__(id=id)
         self._player, self._ask_name = player, ask_name
         self._track = (0, 1)
