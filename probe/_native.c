@@ -3,10 +3,10 @@
    A step's cost is mostly that of code and data which the training has driven out of the processor's caches since the last
    one, and a Python function brings along many times as much of both as the few instructions that are needed.
 
-   Built once for all Pythons from 3.8 on (stable ABI), for the training's Python need not be distmon's. */
+   Built once for all Pythons from 3.9 on (stable ABI), for the training's Python need not be distmon's. */
 
 #define PY_SSIZE_T_CLEAN
-#define Py_LIMITED_API 0x03080000
+#define Py_LIMITED_API 0x03090000
 #include <Python.h>
 #include <structmember.h>
 
@@ -14,6 +14,12 @@
 #include <stdint.h>
 #include <string.h>
 #include <time.h>
+
+/* Binds like a function: the interpreter then calls a method without making an object for it. Of the stable ABI since 3.8,
+   but in its headers since 3.10 only. */
+#ifndef Py_TPFLAGS_METHOD_DESCRIPTOR
+#define Py_TPFLAGS_METHOD_DESCRIPTOR (1UL << 17)
+#endif
 
 enum { INPUT_WAIT, COMPUTE, EXPOSED, OPTIMIZER };
 enum { STEP_RECORD = 1 };
@@ -230,7 +236,15 @@ typedef struct {
     int what;
     Counters *counters;
     PyObject *original, *count_samples, *namespace, *name, *unhooked, *hooked;
+    PyObject *dictionary;
 } TimedCall;
+
+/* What wrappers carry of the function that they wrap. */
+static PyMemberDef TimedCall_members[] = {
+    {"__dict__", T_OBJECT, offsetof(TimedCall, dictionary), READONLY, NULL},
+    {"__dictoffset__", T_PYSSIZET, offsetof(TimedCall, dictionary), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
 
 static int TimedCall_init(TimedCall *self, PyObject *args, PyObject *kwargs) {
     PyObject *counters, *original, *count_samples = Py_None, *namespace = Py_None, *name = Py_None, *unhooked = Py_None;
@@ -245,7 +259,8 @@ static int TimedCall_init(TimedCall *self, PyObject *args, PyObject *kwargs) {
     }
     self->what = what;
     self->hooked = what == EXPOSED ? PyDict_GetItemWithError(namespace, name) : Py_None;
-    if (self->hooked == NULL)
+    self->dictionary = PyDict_New();
+    if (self->hooked == NULL || self->dictionary == NULL)
         return -1;
     self->counters = (Counters *)counters;
     self->original = original;
@@ -272,6 +287,7 @@ static void TimedCall_dealloc(TimedCall *self) {
     Py_XDECREF(self->name);
     Py_XDECREF(self->unhooked);
     Py_XDECREF(self->hooked);
+    Py_XDECREF(self->dictionary);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
     Py_DECREF(type);
 }
@@ -411,11 +427,12 @@ static PyType_Slot TimedCall_slots[] = {
     {Py_tp_dealloc, TimedCall_dealloc},
     {Py_tp_call, TimedCall_call},
     {Py_tp_descr_get, TimedCall_get},
+    {Py_tp_members, TimedCall_members},
     {0, NULL},
 };
 
-static PyType_Spec TimedCall_spec = {"_native.TimedCall", sizeof(TimedCall), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
-                                     TimedCall_slots};
+static PyType_Spec TimedCall_spec = {"_native.TimedCall", sizeof(TimedCall), 0,
+                                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_METHOD_DESCRIPTOR, TimedCall_slots};
 
 /* ---- The module --------------------------------------------------------------------------------------------------- */
 

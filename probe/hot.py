@@ -174,9 +174,7 @@ if TYPE_CHECKING or ring.native is None:
     timed_step = plain_step
 else:
     Counters = ring.native.Counters
-
-    class TimedCall(ring.native.TimedCall):
-        """Has a dictionary, in which wrappers carry what the wrapped function carries."""
+    TimedCall = ring.native.TimedCall
 
     def timed_batches(timer: "StepTimer", count_samples: Callable[[Any], int], original: Function) -> Function:
         """`__next__` of a data loader's iterator, timed."""

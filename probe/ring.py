@@ -26,8 +26,8 @@ import zlib
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Union
 
 try:
-    if sys.version_info < (3, 8):
-        # Older Pythons count the references to a type in another way.
+    if sys.version_info < (3, 9):
+        # Older Pythons make types in another way.
         raise ImportError
     from . import _native
 
