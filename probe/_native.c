@@ -21,6 +21,15 @@
 #define Py_TPFLAGS_METHOD_DESCRIPTOR (1UL << 17)
 #endif
 
+/* Calls without a tuple and a dictionary made for their arguments: of the stable ABI since 3.12, a symbol of the interpreter
+   since 3.11, and not there before. */
+#ifndef Py_TPFLAGS_HAVE_VECTORCALL
+#define Py_TPFLAGS_HAVE_VECTORCALL (1UL << 11)
+#endif
+typedef PyObject *(*Vectorcall)(PyObject *callable, PyObject *const *args, size_t count, PyObject *names);
+extern PyObject *PyObject_Vectorcall(PyObject *callable, PyObject *const *args, size_t count, PyObject *names)
+    __attribute__((weak));
+
 enum { INPUT_WAIT, COMPUTE, EXPOSED, OPTIMIZER };
 enum { STEP_RECORD = 1 };
 
@@ -45,7 +54,7 @@ typedef struct {
 
 enum { PAYLOAD_AT = 20, SLOT_END = offsetof(StepSlot, micro_batches) + sizeof(uint16_t) };
 
-static PyObject *method_type, *size_name, *zero;
+static PyObject *method_type, *shape_name;
 
 static int64_t now_ns(void) {
     struct timespec time;
@@ -234,6 +243,7 @@ static int end_plain_step(Counters *self, int64_t end) {
 typedef struct {
     PyObject_HEAD
     int what;
+    Vectorcall vectorcall;
     Counters *counters;
     PyObject *original, *count_samples, *namespace, *name, *unhooked, *hooked;
     PyObject *dictionary;
@@ -243,8 +253,11 @@ typedef struct {
 static PyMemberDef TimedCall_members[] = {
     {"__dict__", T_OBJECT, offsetof(TimedCall, dictionary), READONLY, NULL},
     {"__dictoffset__", T_PYSSIZET, offsetof(TimedCall, dictionary), READONLY, NULL},
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(TimedCall, vectorcall), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
 };
+
+static PyObject *TimedCall_vectorcall(PyObject *self, PyObject *const *args, size_t count, PyObject *names);
 
 static int TimedCall_init(TimedCall *self, PyObject *args, PyObject *kwargs) {
     PyObject *counters, *original, *count_samples = Py_None, *namespace = Py_None, *name = Py_None, *unhooked = Py_None;
@@ -258,6 +271,7 @@ static int TimedCall_init(TimedCall *self, PyObject *args, PyObject *kwargs) {
         return -1;
     }
     self->what = what;
+    self->vectorcall = PyObject_Vectorcall != NULL ? TimedCall_vectorcall : NULL;
     self->hooked = what == EXPOSED ? PyDict_GetItemWithError(namespace, name) : Py_None;
     self->dictionary = PyDict_New();
     if (self->hooked == NULL || self->dictionary == NULL)
@@ -304,10 +318,15 @@ static PyObject *TimedCall_get(PyObject *self, PyObject *instance, PyObject *own
 /* Samples in a batch: the first dimension of the first tensor in it. What the default collation makes of a data set of
    tuples is looked at here, anything else by count_samples. */
 static long long samples_of(TimedCall *self, PyObject *batch) {
-    PyObject *size = NULL;
+    PyObject *shape = NULL, *size = NULL;
     long long samples;
     if (PyList_CheckExact(batch) && PyList_Size(batch) > 0)
-        size = PyObject_CallMethodObjArgs(PyList_GetItem(batch, 0), size_name, zero, NULL);
+        shape = PyObject_GetAttr(PyList_GetItem(batch, 0), shape_name);
+    if (shape != NULL && PyTuple_Check(shape) && PyTuple_Size(shape) > 0) {
+        size = PyTuple_GetItem(shape, 0);
+        Py_INCREF(size);
+    }
+    Py_XDECREF(shape);
     if (size == NULL) {
         PyErr_Clear();
         size = PyObject_CallFunctionObjArgs(self->count_samples, batch, NULL);
@@ -323,15 +342,35 @@ static long long samples_of(TimedCall *self, PyObject *batch) {
     return samples;
 }
 
-static PyObject *timed_next(TimedCall *self, PyObject *args, PyObject *kwargs) {
+/* As they came: in a row, or as a tuple and a dictionary where `row` is NULL. */
+typedef struct {
+    PyObject *const *row;
+    size_t count;
+    PyObject *names;
+    PyObject *args, *kwargs;
+} Arguments;
+
+static PyObject *call(TimedCall *self, const Arguments *given) {
+    if (given->row != NULL)
+        return PyObject_Vectorcall(self->original, given->row, given->count, given->names);
+    return PyObject_Call(self->original, given->args, given->kwargs);
+}
+
+static PyObject *first(const Arguments *given) {
+    if (given->row != NULL)
+        return (given->count & (SIZE_MAX >> 1)) > 0 ? given->row[0] : NULL;
+    return PyTuple_Size(given->args) > 0 ? PyTuple_GetItem(given->args, 0) : NULL;
+}
+
+static PyObject *timed_next(TimedCall *self, const Arguments *given) {
     Counters *counters = self->counters;
     PyObject *batch, *kind, *value, *traceback;
-    unsigned long long source = (unsigned long long)(uintptr_t)(PyTuple_Size(args) > 0 ? PyTuple_GetItem(args, 0) : NULL);
+    unsigned long long source = (unsigned long long)(uintptr_t)first(given);
     int64_t now;
     counters->mark = now_ns();
     if (source != counters->feeding)
         tell(counters, PyObject_CallMethod((PyObject *)counters, "batch_wanted", "K", source));
-    batch = PyObject_Call(self->original, args, kwargs);
+    batch = call(self, given);
     if (batch == NULL) {
         PyErr_Fetch(&kind, &value, &traceback);
         tell(counters, PyObject_CallMethod((PyObject *)counters, "batches_ended", "K", source));
@@ -347,9 +386,9 @@ static PyObject *timed_next(TimedCall *self, PyObject *args, PyObject *kwargs) {
     return batch;
 }
 
-static PyObject *timed_backward(TimedCall *self, PyObject *args, PyObject *kwargs) {
+static PyObject *timed_backward(TimedCall *self, const Arguments *given) {
     Counters *counters = self->counters;
-    PyObject *result = PyObject_Call(self->original, args, kwargs);
+    PyObject *result = call(self, given);
     int64_t now;
     if (result == NULL)
         return NULL;
@@ -364,7 +403,7 @@ static PyObject *timed_backward(TimedCall *self, PyObject *args, PyObject *kwarg
 }
 
 /* The optimizer waits once per tensor: time the whole, and let the single waits go past their hook. */
-static PyObject *timed_synchronize(TimedCall *self, PyObject *args, PyObject *kwargs) {
+static PyObject *timed_synchronize(TimedCall *self, const Arguments *given) {
     Counters *counters = self->counters;
     PyObject *result, *kind, *value, *traceback;
     int64_t now;
@@ -372,7 +411,7 @@ static PyObject *timed_synchronize(TimedCall *self, PyObject *args, PyObject *kw
         counters->mark = now_ns();
     if (PyDict_SetItem(self->namespace, self->name, self->unhooked) < 0)
         give_up(counters);
-    result = PyObject_Call(self->original, args, kwargs);
+    result = call(self, given);
     PyErr_Fetch(&kind, &value, &traceback);
     if (PyDict_SetItem(self->namespace, self->name, self->hooked) < 0)
         give_up(counters);
@@ -386,13 +425,13 @@ static PyObject *timed_synchronize(TimedCall *self, PyObject *args, PyObject *kw
     return result;
 }
 
-static PyObject *timed_step(TimedCall *self, PyObject *args, PyObject *kwargs) {
+static PyObject *timed_step(TimedCall *self, const Arguments *given) {
     Counters *counters = self->counters;
     PyObject *result;
     int64_t now;
     counters->mark = now_ns();
     counters->in_step = 1;
-    result = PyObject_Call(self->original, args, kwargs);
+    result = call(self, given);
     counters->in_step = 0;
     if (result == NULL)
         return NULL;
@@ -405,19 +444,30 @@ static PyObject *timed_step(TimedCall *self, PyObject *args, PyObject *kwargs) {
 }
 
 /* On another thread, in a forked child and inside what is no training: one comparison, and through. */
-static PyObject *TimedCall_call(TimedCall *self, PyObject *args, PyObject *kwargs) {
+static PyObject *timed(TimedCall *self, const Arguments *given) {
     if (self->counters->thread != PyThread_get_thread_ident())
-        return PyObject_Call(self->original, args, kwargs);
+        return call(self, given);
     switch (self->what) {
     case INPUT_WAIT:
-        return timed_next(self, args, kwargs);
+        return timed_next(self, given);
     case COMPUTE:
-        return timed_backward(self, args, kwargs);
+        return timed_backward(self, given);
     case EXPOSED:
-        return timed_synchronize(self, args, kwargs);
+        return timed_synchronize(self, given);
     default:
-        return timed_step(self, args, kwargs);
+        return timed_step(self, given);
     }
+}
+
+static PyObject *TimedCall_vectorcall(PyObject *self, PyObject *const *args, size_t count, PyObject *names) {
+    static PyObject *const nothing[1];
+    Arguments given = {args != NULL ? args : nothing, count, names, NULL, NULL};
+    return timed((TimedCall *)self, &given);
+}
+
+static PyObject *TimedCall_call(PyObject *self, PyObject *args, PyObject *kwargs) {
+    Arguments given = {NULL, 0, NULL, args, kwargs};
+    return timed((TimedCall *)self, &given);
 }
 
 static PyType_Slot TimedCall_slots[] = {
@@ -432,7 +482,7 @@ static PyType_Slot TimedCall_slots[] = {
 };
 
 static PyType_Spec TimedCall_spec = {"_native.TimedCall", sizeof(TimedCall), 0,
-                                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_METHOD_DESCRIPTOR, TimedCall_slots};
+                                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_METHOD_DESCRIPTOR | Py_TPFLAGS_HAVE_VECTORCALL, TimedCall_slots};
 
 /* ---- The module --------------------------------------------------------------------------------------------------- */
 
@@ -443,12 +493,11 @@ PyMODINIT_FUNC PyInit__native(void) {
     PyObject *timed_type = PyType_FromSpec(&TimedCall_spec);
     counters_type = PyType_FromSpec(&Counters_spec);
     slots_type = PyType_FromSpec(&Slots_spec);
-    size_name = PyUnicode_InternFromString("size");
-    zero = PyLong_FromLong(0);
+    shape_name = PyUnicode_InternFromString("shape");
     method_type = types != NULL ? PyObject_GetAttrString(types, "MethodType") : NULL;
     Py_XDECREF(types);
-    if (module == NULL || counters_type == NULL || timed_type == NULL || slots_type == NULL || size_name == NULL ||
-        zero == NULL || method_type == NULL || PyModule_AddObject(module, "Counters", counters_type) < 0 ||
+    if (module == NULL || counters_type == NULL || timed_type == NULL || slots_type == NULL || shape_name == NULL ||
+        method_type == NULL || PyModule_AddObject(module, "Counters", counters_type) < 0 ||
         PyModule_AddObject(module, "TimedCall", timed_type) < 0 || PyModule_AddObject(module, "Slots", slots_type) < 0 ||
         PyModule_AddIntConstant(module, "STEP_SLOT_SIZE", SLOT_END) < 0)
         return NULL;

@@ -73,7 +73,7 @@ def count_samples(data: Any) -> int:
     if type(data) is list:
         # What the default collation makes of a data set of tuples: no search.
         try:
-            return int(data[0].size(0))
+            return int(data[0].shape[0])
         except (AttributeError, IndexError, TypeError, ValueError):
             pass
     while True:
@@ -84,7 +84,7 @@ def count_samples(data: Any) -> int:
         else:
             break
     try:
-        return int(data.size(0))
+        return int(data.shape[0])
     except (AttributeError, IndexError, TypeError, ValueError):
         return UNCOUNTABLE
 
