@@ -250,7 +250,7 @@ def test_rapl_for_root_only_says_what_opens_it(roots: Roots, monkeypatch: pytest
     monkeypatch.setattr(os, "open", for_root_only)
     reading = RaplSensor(roots).read(0)
     assert reading.values == {}
-    assert all(word in reading.unavailable["power"] for word in ("only root", "udev", "chgrp distmon", "g+r"))
+    assert all(word in reading.unavailable["power"] for word in ("only root", "udev", "packaging/70-distmon-rapl.rules"))
 
 
 def test_rapl_two_packages_of_amd_each_with_its_cores(roots: Roots) -> None:

@@ -63,7 +63,7 @@ def test_an_agent_that_cannot_start_says_why() -> None:
         first = LocalAgent(folder)
         first.start()
         try:
-            with pytest.raises(DistmonError, match=r"the agent did not start: .*taken"):
+            with pytest.raises(DistmonError, match=r"the agent did not start: .* in use by another agent"):
                 LocalAgent(folder).start()
         finally:
             first.stop()

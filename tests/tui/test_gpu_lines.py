@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from distmon.core.events import GpuReading, NodeSampled
 from distmon.core.fold import apply
 from distmon.core.state import SessionState
@@ -14,7 +16,7 @@ def lines_of(*gpus: GpuReading) -> list[str]:
     state = SessionState()
     apply(state, NodeSampled(at=1.0, node="n", interval_s=1.0, gpus=list(gpus)))
     lines = detail(facts(state), "n", palette_named("distmon-dark"), 200)
-    return [text for text in ("".join(text for text, _ in line.pieces) for line in lines) if text.startswith("gpu ")]
+    return [text for text in ("".join(text for text, _ in line.pieces) for line in lines) if re.match(r"gpu \d", text)]
 
 
 def test_ranks_are_shown_with_their_doubt() -> None:

@@ -85,7 +85,7 @@ def test_without_a_terminal_the_screen_says_what_to_use_instead(capsys: pytest.C
 def test_an_unreadable_session_is_named(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (files / "folder.jsonl").mkdir()
     assert main(["report", "folder.jsonl"]) == FAILURE
-    assert "folder.jsonl is a folder" in capsys.readouterr().err
+    assert "folder.jsonl holds no recording" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("verb", list(VERBS))
@@ -122,10 +122,10 @@ def test_a_full_output_is_one_line(files: Path, monkeypatch: pytest.MonkeyPatch,
 def test_any_other_failure_of_the_system_is_one_line(
     files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "some/where")
 
-    monkeypatch.setattr("distmon.tui.cli.report.load_summary", refuse)
+    monkeypatch.setattr("distmon.tui.cli.report.load_reported", refuse)
     assert main(["report", "secret.jsonl"]) == FAILURE
     assert capsys.readouterr().err == "distmon: some/where: Permission denied\n"
     with pytest.raises(PermissionError):
