@@ -26,9 +26,14 @@ run:
 	@$(SET_UP) $(if $(PYTHON),--without-training)
 	@$(BIN)/distmon run -np 2 -- $(or $(PYTHON),$(BIN)/python) examples/torch_digits.py --epochs 150 --seconds 120
 
+# What measures a training's time runs alone; then what computes and what mostly waits run side by side.
+COMPUTING := tests/core tests/replay tests/tui
 test:
 	@$(SET_UP)
-	@$(BIN)/pytest tests
+	@$(BIN)/pytest tests/probe
+	@log=$$(mktemp); $(BIN)/pytest $(COMPUTING) -p no:cacheprovider >"$$log" 2>&1 & computing=$$!; \
+	$(BIN)/pytest tests --ignore=tests/probe $(COMPUTING:%=--ignore=%); waiting=$$?; \
+	wait $$computing; computing=$$?; cat "$$log"; rm -f "$$log"; exit $$((waiting || computing))
 
 check: .typing/distmon
 	@$(SET_UP)
