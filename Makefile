@@ -32,6 +32,7 @@ test:
 	@$(SET_UP)
 	@$(BIN)/pytest tests/probe
 	@log=$$(mktemp); $(BIN)/pytest $(COMPUTING) -p no:cacheprovider >"$$log" 2>&1 & computing=$$!; \
+	trap 'kill $$computing' INT TERM; \
 	$(BIN)/pytest tests --ignore=tests/probe $(COMPUTING:%=--ignore=%); waiting=$$?; \
 	wait $$computing; computing=$$?; cat "$$log"; rm -f "$$log"; exit $$((waiting || computing))
 
