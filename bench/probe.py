@@ -23,8 +23,8 @@ PROBE = Path(__file__).parents[1] / "probe"
 ROUNDS = 300
 BURST = 64
 """Steps in a burst: short, so that both sides of a pair meet the same machine."""
-KERAS_ROUNDS = 60
-KERAS_BURST = 48
+KERAS_ROUNDS = 20
+KERAS_BURST = 192
 KERAS_BATCH = 64
 PACED_S = 4.0
 
