@@ -38,6 +38,16 @@ def _bound(nvml: Nvml, name: str, handle: Handle, answer: Any, *arguments: objec
     return call
 
 
+def _number(field: str, answer: Any, call: Callable[[], None], value: Callable[[int], object] = float) -> Ask:
+    """Puts the one number that `call` leaves in `answer` into `field`."""
+
+    def ask(into: dict[str, Any]) -> None:
+        call()
+        into[field] = value(answer.value)
+
+    return ask
+
+
 def _utilization(nvml: Nvml, handle: Handle) -> Ask:
     rates = nvml.c_nvmlUtilization_t()
     call = _bound(nvml, "nvmlDeviceGetUtilizationRates", handle, rates)
@@ -73,44 +83,23 @@ def _temperature(nvml: Nvml, handle: Handle) -> Ask:
     except nvml.NVMLError_FunctionNotFound:  # NVIDIA will drop it with CUDA 14; the other needs a driver of 2025
         return lambda into: into.update(temperature_c=float(nvml.nvmlDeviceGetTemperatureV(handle, 0)))
 
-    def ask(into: dict[str, Any]) -> None:
-        call()
-        into["temperature_c"] = float(celsius.value)
-
-    return ask
+    return _number("temperature_c", celsius, call)
 
 
 def _power(nvml: Nvml, handle: Handle) -> Ask:
     milliwatts = nvml.c_uint()
     call = _bound(nvml, "nvmlDeviceGetPowerUsage", handle, milliwatts)
-
-    def ask(into: dict[str, Any]) -> None:
-        call()
-        into["power_w"] = milliwatts.value / 1000
-
-    return ask
+    return _number("power_w", milliwatts, call, lambda value: value / 1000)
 
 
 def _energy(nvml: Nvml, handle: Handle) -> Ask:
     millijoules = nvml.c_ulonglong()
-    call = _bound(nvml, "nvmlDeviceGetTotalEnergyConsumption", handle, millijoules)
-
-    def ask(into: dict[str, Any]) -> None:
-        call()
-        into["energy_j"] = millijoules.value
-
-    return ask
+    return _number("energy_j", millijoules, _bound(nvml, "nvmlDeviceGetTotalEnergyConsumption", handle, millijoules), int)
 
 
 def _sm_clock(nvml: Nvml, handle: Handle) -> Ask:
     megahertz = nvml.c_uint()
-    call = _bound(nvml, "nvmlDeviceGetClockInfo", handle, megahertz, _SM_CLOCK)
-
-    def ask(into: dict[str, Any]) -> None:
-        call()
-        into["sm_clock_mhz"] = float(megahertz.value)
-
-    return ask
+    return _number("sm_clock_mhz", megahertz, _bound(nvml, "nvmlDeviceGetClockInfo", handle, megahertz, _SM_CLOCK))
 
 
 def _throttle(nvml: Nvml, handle: Handle) -> Ask:

@@ -82,22 +82,22 @@ def both_killed(scene: Scene, dice: random.Random) -> None:
     scene.run_for(1)
 
 
-def network_cut(scene: Scene, dice: random.Random) -> None:
-    """The link is down for longer than either side waits for a sign of life."""
+def _cut_for(scene: Scene, seconds: float) -> None:
     scene.run_for(1)
     scene.cluster.cut(scene.node)
-    scene.run_for(12)
+    scene.run_for(seconds)
     scene.cluster.heal(scene.node)
     scene.run_for(1)
+
+
+def network_cut(scene: Scene, dice: random.Random) -> None:
+    """The link is down for longer than either side waits for a sign of life."""
+    _cut_for(scene, 12)
 
 
 def network_cut_for_a_minute(scene: Scene, dice: random.Random) -> None:
     """The link is down for 60 s."""
-    scene.run_for(1)
-    scene.cluster.cut(scene.node)
-    scene.run_for(60)
-    scene.cluster.heal(scene.node)
-    scene.run_for(1)
+    _cut_for(scene, 60)
 
 
 def agent_killed_while_cut(scene: Scene, dice: random.Random) -> None:
