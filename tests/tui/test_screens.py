@@ -356,9 +356,10 @@ async def test_enter_on_an_event_takes_the_recording_there_and_back(
     async with open_app(RUNNING, player=player) as (app, pilot, _):
         await pilot.press("f7", "g")
         events = page(app, Events)
-        await pilot.press("down", "enter")
+        await pilot.press("down")
         at = events.feed().entry(1)
         assert at is not None
+        await pilot.press("enter")
         there = f"seek {at.at - RUNNING[0].at:g}"
         assert player.asked == [there]
         app.frame()
