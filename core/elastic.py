@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
-from distmon.core.elastic_lanes import LOST_KINDS, TAIL, TRAINING, Lane, lanes
+from distmon.core.elastic_lanes import LOST_KINDS, TAIL, TRAINING, Lane, lanes, made_until
 from distmon.core.elastic_state import Restore, Round
 from distmon.core.measures import steps_set_aside
 from distmon.core.state import SessionState
@@ -99,10 +99,18 @@ def undone(state: SessionState) -> dict[int, Undone]:
             samples = [part.samples for part in parts]
             found[number] = Undone(
                 steps=max((part.steps for part in parts), default=0),
-                rank_seconds=math.fsum(part.duration_ns for part in parts) / 1e9,
+                rank_seconds=math.fsum(part.duration_ns for part in parts) / 1e9 + _unrecorded_s(state, generation, since),
                 samples=sum(samples) if all(part.sampled_steps == part.steps for part in parts) else None,
             )
     return found
+
+
+def _unrecorded_s(state: SessionState, generation: Generation, since: float) -> float:
+    """Rank-seconds after the commit at `since` of steps that ranks took part in, and of which no record came."""
+    if not since:
+        return 0.0  # of a recording that does not tell when the commit was
+    known = [(rank, rank.last_end) for rank in generation.ranks.values() if rank.last_end is not None]
+    return math.fsum(max(made_until(state, generation, rank) - max(end, since), 0.0) for rank, end in known)
 
 
 def undone_of(state: SessionState, ranks: dict[int, RankSteps]) -> float:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from distmon.core.elastic_state import Interruption, LifeSpan, ProbedLife, WorkerLife
 from distmon.core.state import SessionState
+from distmon.core.steps import Generation, RankSteps
 
 TRAINING = "training"
 TAIL = "tail"
@@ -51,6 +52,8 @@ class _Block:
     rank: int
     started: float
     ended: float
+    usual_s: float
+    """Its usual step."""
 
 
 def lanes(state: SessionState) -> list[Lane]:
@@ -74,14 +77,28 @@ def lanes(state: SessionState) -> list[Lane]:
     return sorted(found, key=lambda lane: (order[lane.host], lane.local_rank, lane.segments[0].started if lane.segments else 0.0))
 
 
-def cut_short(deaths: list[float], after: float, noticed: float) -> float:
-    """When the death happened that a worker noticed, whose last whole step had ended at `after`.
+def cut_short(deaths: list[float], after: float, noticed: float, usual_s: float) -> float:
+    """When the death happened that a worker noticed, whose last whole step had ended at `after` and whose steps take `usual_s`.
 
     A process that is killed is gone for its launcher some time after its connections have closed. Of a host that fell silent
-    nobody saw the moment: all ranks stop with the step that needs it.
+    nobody saw the moment: all ranks stop in the step that needs it, and the middle of that step is off by half of it at most.
     """
     death = next((death for death in deaths if after < death <= noticed + LATE_EXIT_S), None)
-    return after if death is None else min(death, noticed)
+    return min(after + usual_s / 2 if death is None else death, noticed)
+
+
+def made_until(state: SessionState, generation: Generation, rank: RankSteps) -> float:
+    """The end of the last step that a rank made, or took part in though its record of it never came.
+
+    A host that is lost takes the last second of its records along. The other ranks cannot end a step without it: until their
+    last one it trained as they did. Raises ValueError for a rank without a step.
+    """
+    if rank.last_end is None:
+        raise ValueError(f"rank {rank.rank} has made no step")
+    probe = state.elastic.probes.get(rank.worker)
+    if probe is not None and any(past.generation == generation.number for past in probe.interruptions):
+        return rank.last_end
+    return max(other.last_end or 0.0 for other in generation.ranks.values() if other.last_step >= rank.last_step)
 
 
 def _failed(life: WorkerLife) -> bool:
@@ -102,9 +119,11 @@ def _blocks(state: SessionState) -> dict[str, list[_Block]]:
     """Worker -> its steps, by generation."""
     found: dict[str, list[_Block]] = defaultdict(list)
     for number in sorted(state.generations):
-        for rank in state.generations[number].ranks.values():
+        generation = state.generations[number]
+        for rank in generation.ranks.values():
             if rank.first_start is not None and rank.last_end is not None:
-                found[rank.worker].append(_Block(number, rank.rank, rank.first_start, rank.last_end))
+                ended = made_until(state, generation, rank)
+                found[rank.worker].append(_Block(number, rank.rank, rank.first_start, ended, rank.usual_step_s()))
     return found
 
 
@@ -236,13 +255,14 @@ class _Life:
         if not _failed(self.life):
             return [Segment(TAIL, started, ended)]
         if self.life.lost:
-            return []  # an empty slot from its last step on
+            cut = min(started + block.usual_s / 2, ended)
+            return [Segment("redone", started, cut, block.generation, block.rank)]  # and an empty slot from then on
         # Once the others know, they go on without it.
         return self._failure(block, started, max(min(ended, self.noticed.get(block.generation, ended)), started))
 
     def _failure(self, block: _Block, started: float, ended: float) -> list[Segment]:
         """A step is cut short by the first death, which the worker then takes time to notice."""
-        cut = cut_short(self.deaths, started, ended)
+        cut = cut_short(self.deaths, started, ended, block.usual_s)
         pieces = [
             Segment("redone", started, cut, block.generation, block.rank),
             Segment("detection", cut, ended, block.generation, block.rank),

@@ -87,7 +87,9 @@ class Story:
             )
         )
 
-    def restored(self, at: float, host: str, rank: int, generation: int, steps: int, of: int | None = None) -> None:
+    def restored(
+        self, at: float, host: str, rank: int, generation: int, steps: int, *, of: int | None = None, committed: float = 0.0
+    ) -> None:
         self.events.append(
             ev.StateRestored(
                 at=at,
@@ -97,6 +99,7 @@ class Story:
                 generation=generation,
                 committed_generation=generation if of is None else of,
                 committed_steps=steps,
+                committed_at=committed or None,
             )
         )
 
@@ -187,20 +190,37 @@ def test_goodput_is_what_counted_of_what_the_slots_that_were_there_could_do() ->
     assert books.goodput == pytest.approx(400 / ((2 * 7.2 + 12.8) * SAMPLES / STEP_S))
 
 
-def test_a_host_that_fell_silent_is_noticed_from_the_last_step_on() -> None:
-    """Nobody saw it die: all ranks stopped with the step that needed it."""
+def fell_silent(recorded: int, committed: int) -> Story:
+    """Host b is cut off in the thirteenth step; of its twelve whole steps only some were recorded before."""
     story = begun("a", "b")
-    for rank, host in enumerate("ab"):
-        story.steps(host, rank, 0, 10.0, 12)
+    story.steps("a", 0, 0, 10.0, 12)
+    story.steps("b", 1, 0, 10.0, recorded)
     story.interrupted(46.0, "a", 0, 0, failure=True)
-    story.restored(46.0, "a", 0, 0, steps=12)
+    story.restored(46.0, "a", 0, 0, steps=committed, committed=10.0 + committed * STEP_S)
     story.round(46.5, 1, "a")
     resumes(story, "a", 0, 1, (46.0, 47.0, 48.0, 49.0), 2)
     story.exits(30.0, "b", 1, 255, cause="b did not answer for 14 s")
-    found = parts(story.folded())
-    assert found["detection"] == pytest.approx(30.0), "of the survivor"
-    assert found["below_capacity"] == pytest.approx(50.0 - 16.0), "the slot has been empty since"
-    assert found["redone"] == 0.0
+    return story
+
+
+def test_a_host_that_fell_silent_did_so_in_the_middle_of_a_step() -> None:
+    """Nobody saw it: all ranks stopped with the step that needed it."""
+    found = parts(fell_silent(12, 12).folded())
+    assert found["detection"] == pytest.approx(30.0 - STEP_S / 2), "of the survivor"
+    assert found["below_capacity"] == pytest.approx(50.0 - 16.0 - STEP_S / 2), "the slot has been empty since"
+    assert found["redone"] == pytest.approx(2 * STEP_S / 2)
+
+
+@pytest.mark.parametrize("committed", [12, 11, 9, 5])
+@pytest.mark.parametrize("recorded", [11, 10, 4])
+def test_the_last_records_of_a_host_are_lost_with_it_and_its_time_is_not(recorded: int, committed: int) -> None:
+    """The steps that the others ended needed it: until the last of them it trained, whatever is known of it."""
+    known, told = (elastic.accounts(fell_silent(steps, committed).folded()) for steps in (12, recorded))
+    assert known is not None and told is not None
+    assert told.lost.parts() == pytest.approx(known.lost.parts())
+    assert told.training_s == pytest.approx(known.training_s)
+    assert told.redone_steps == 12 - committed
+    assert told.unexplained_s == pytest.approx(0.0, abs=1e-6)
 
 
 def test_a_host_that_joins_waits_for_notice_and_for_the_round() -> None:
