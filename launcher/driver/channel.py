@@ -2,7 +2,7 @@
 
 Out: what happens to the job always arrives; the ranks' output waits a moment when distmon is slow and is then dropped and
 counted, so that a viewer that has stopped never stops a rank. In: a first line with the spec, then "stop N" or "kill N", N
-being the signal that distmon got; the end of the pipe means that distmon is gone.
+being the signal that distmon got, and "signal RANK N"; the end of the pipe means that distmon is gone.
 """
 
 import json
@@ -106,15 +106,15 @@ def read_line(fd: int) -> bytes:
     return line
 
 
-def watch_orders(fd: int, obey: Callable[[bool, int], None]) -> None:
-    """Call `obey(firm, signal number)` for each "stop N" or "kill N", from a thread; the end of the pipe is an order to stop."""
+def watch_orders(fd: int, obey: Callable[[str, List[int]], None]) -> None:
+    """Call `obey(word, numbers)` for each order, from a thread; the end of the pipe is an order to stop."""
 
     def run() -> None:
         while True:
             order = read_line(fd).decode("ascii", "replace").split()
             if not order:
-                obey(False, signal.SIGTERM)
+                obey("stop", [signal.SIGTERM])
                 return
-            obey(order[0] == "kill", int(order[1]))
+            obey(order[0], [int(word) for word in order[1:]])
 
     threading.Thread(target=run, name="orders", daemon=True).start()

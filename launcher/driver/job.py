@@ -71,7 +71,7 @@ class Job:
         self.exits: List[Exit] = []
         self.liveness = Liveness(spec["lost_after_s"], self._tell_liveness)
         self._failed_at: Optional[float] = None
-        self._workers: List[Worker] = []
+        self._workers: Dict[Worker, Place] = {}
         self._started = 0
         self._lock = threading.Lock()
 
@@ -148,8 +148,18 @@ class Job:
         if files:
             files.close()
         with self._lock:
-            self._workers.remove(worker)
+            del self._workers[worker]
         return code
+
+    def signal(self, rank: int, signum: int) -> None:
+        """Pass a signal on to the worker that has this rank now."""
+        with self._lock:
+            found = [w for w, place in self._workers.items() if self._rank_now(place) == rank and w.exit is None]
+        if found:
+            found[-1].pass_on(signum)
+        else:
+            text = f"rank {rank} does not run, or was not started by distmon: no signal was sent"
+            self.writer.emit("notice", severity="warning", text=text)
 
     # --- ending ---
 
@@ -173,6 +183,11 @@ class Job:
     def _names_now(self, place: Place) -> Dict[str, Any]:
         """What identifies the worker, with the rank that it has by now."""
         return dict(place.names(), rank=self._ranks.get((place.host, place.local_rank), place.rank))
+
+    def _rank_now(self, place: Place) -> Optional[int]:
+        """None for a worker whose slot was taken away."""
+        slot = (place.host, place.local_rank)
+        return self._ranks.get(slot) if slot in self._assigned else None
 
     def _overdue(self) -> bool:
         return self._failed_at is not None and time.monotonic() - self._failed_at > KNOCK_ON_GRACE_S
@@ -208,7 +223,7 @@ class Job:
         if not place.local:
             self.liveness.expect(place.host)
         with self._lock:
-            self._workers.append(worker)
+            self._workers[worker] = place
         worker.feed()
         if self.stopping:
             worker.order(POLITE)

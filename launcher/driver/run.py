@@ -108,6 +108,13 @@ class Driver:
         # From here on ranks may run, which nothing else tells.
         self.job.progress("first_step", "")
 
+    def obey(self, word: str, numbers: List[int]) -> None:
+        """An order of distmon's (channel.py)."""
+        if word == "signal":
+            self.job.signal(*numbers)
+        else:
+            self.order(word == "kill", numbers[0])
+
     # --- ending ---
 
     def order(self, firm: bool, signum: int) -> None:
@@ -179,7 +186,7 @@ def run(control: int, events: int) -> NoReturn:
     driver = Driver(json.loads(line.decode("ascii")), channel.EventWriter(events))
     signal.signal(signal.SIGINT, driver.on_signal)
     signal.signal(signal.SIGTERM, driver.on_signal)
-    channel.watch_orders(control, driver.order)
+    channel.watch_orders(control, driver.obey)
     driver.run()
 
 

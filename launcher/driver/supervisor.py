@@ -22,6 +22,8 @@ from .lines import LineSplitter, Piece
 POLITE = b"T"
 FIRM = b"K"
 BEAT = b"."
+SIGNAL = 0x80
+"""A byte above this is the number of a signal for the worker, plus this."""
 BEAT_S = 2.0
 """Driver and supervisor each say so often that they are there: a cut network tells neither."""
 RANK_GRACE_S = 5.0
@@ -80,6 +82,8 @@ class Supervisor:
         self.firm = False
         self.firm_told = False
         self.leftovers_told: Set[int] = set()
+        self.passed_on: Set[int] = set()
+        """Signals that an operator had sent to the worker."""
         self.driver_heard_at = time.monotonic()
         self.beat_at = 0.0
         self.outbox = b""
@@ -183,6 +187,9 @@ class Supervisor:
         assert self.control is not None
         data = os.read(self.control, 64)
         self.driver_heard_at = time.monotonic()
+        for byte in data:
+            if byte > SIGNAL:
+                self._pass_on(byte - SIGNAL)
         if FIRM in data:
             self.firm = True
         if POLITE in data or not data:
@@ -190,6 +197,11 @@ class Supervisor:
         if not data:
             self.selector.unregister(self.control)
             self.control = None
+
+    def _pass_on(self, signum: int) -> None:
+        if self.exited_at is None and self.rank_pid:
+            self.passed_on.add(signum)
+            processes.send([self.rank_pid], signum)
 
     def _ask(self) -> None:
         if self.asked_at is None:
@@ -240,8 +252,16 @@ class Supervisor:
             self._emit_pieces(stream, splitter.flush())
         signum = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
         code = self.exit_code = os.WEXITSTATUS(status) if signum is None else 128 + signum
-        cause = OUT_OF_MEMORY if signum == signal.SIGKILL and processes.oom_kills() > self.oom_kills[0] else ""
-        self._emit("exited", exit_code=code, signal=signum, pid=self.rank_pid, at_ns=int(self.exited_at * 1e9), cause=cause)
+        told = {"exit_code": code, "signal": signum, "pid": self.rank_pid, "at_ns": int(self.exited_at * 1e9)}
+        self._emit("exited", cause=self._cause(signum), **told)
+
+    def _cause(self, signum: Optional[int]) -> str:
+        """Why a signal ended the worker, where more is known than its number."""
+        if signum in self.passed_on:
+            return "an operator sent it " + signal.Signals(signum).name
+        if signum == signal.SIGKILL and processes.oom_kills() > self.oom_kills[0]:
+            return OUT_OF_MEMORY
+        return ""
 
     # --- ending ---
 

@@ -11,7 +11,7 @@ from typing import Any, Callable, Deque, Dict, List, Optional
 
 from .failure import LAST_LINES
 from .lines import LineSplitter
-from .supervisor import BEAT, BEAT_S
+from .supervisor import BEAT, BEAT_S, SIGNAL
 
 CHUNK = 65536
 SSH_FAILED = 255
@@ -66,9 +66,17 @@ class Worker:
         """Ask the supervisor to end its worker; cut the transport where even that does not pass."""
         if self.ordered_at is None:
             self.ordered_at = time.monotonic()
-        if not self._input.acquire(timeout=0.5):
+        if not self._say(order):
             self.process.kill()
-            return
+
+    def pass_on(self, signum: int) -> None:
+        """Have the supervisor send its worker a signal; a transport that is stuck takes none."""
+        self._say(bytes([SIGNAL + signum]))
+
+    def _say(self, order: bytes) -> bool:
+        """False where the transport is stuck."""
+        if not self._input.acquire(timeout=0.5):
+            return False
         try:
             if self._payload is not None:
                 self._orders.append(order)
@@ -76,6 +84,7 @@ class Worker:
                 self._write(order)
         finally:
             self._input.release()
+        return True
 
     def cut(self) -> None:
         """End its transport: its host is given up."""

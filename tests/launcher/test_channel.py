@@ -72,10 +72,10 @@ def test_names_that_are_no_utf8_are_shown_with_marks() -> None:
 
 def test_orders_and_the_end_of_the_pipe_are_obeyed() -> None:
     read, write = os.pipe()
-    os.write(write, b"the spec\nstop 15\nkill 2\n")
+    os.write(write, b"the spec\nstop 15\nsignal 3 10\nkill 2\n")
     assert read_line(read) == b"the spec\n"
-    orders: queue.Queue[tuple[bool, int]] = queue.Queue()
-    watch_orders(read, lambda firm, signum: orders.put((firm, signum)))
-    assert [orders.get(timeout=5) for _ in range(2)] == [(False, 15), (True, 2)]
+    orders: queue.Queue[tuple[str, list[int]]] = queue.Queue()
+    watch_orders(read, lambda word, numbers: orders.put((word, numbers)))
+    assert [orders.get(timeout=5) for _ in range(3)] == [("stop", [15]), ("signal", [3, 10]), ("kill", [2])]
     os.close(write)
-    assert orders.get(timeout=5) == (False, signal.SIGTERM)
+    assert orders.get(timeout=5) == ("stop", [signal.SIGTERM])
