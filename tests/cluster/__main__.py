@@ -121,7 +121,7 @@ def from_elsewhere(options: argparse.Namespace) -> int:
     cluster = Attached(options.cluster)
     if options.verb == "in":
         return cluster.run(options.host, *(options.command or [os.environ.get("SHELL", "sh")]))
-    cluster.set_link(options.host, "down" if options.verb == "cut" else "up")
+    cluster.set_link(options.host, up=options.verb == "heal")
     return 0
 
 

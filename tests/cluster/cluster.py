@@ -20,8 +20,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 
-from tests.cluster import memory
+from tests.cluster import memory, skew
 from tests.cluster.host import Host, Namespaces, within
+from tests.cluster.links import Links
 from tests.cluster.requirements import UNSHARE, path, program, why_not
 from tests.cluster.truth import TruthLog
 
@@ -59,6 +60,7 @@ class Cluster:
         self._names.write_text("127.0.0.1 localhost\n")
         self._switch = Namespaces(["unshare", "--net", "--kill-child", "--fork", "sh", "-c", _SWITCH])
         self._switch.wait_ready()
+        self._links = Links(self._switch.pid)
 
     def __enter__(self) -> Cluster:
         return self
@@ -72,19 +74,24 @@ class Cluster:
             if host.alive:
                 host.namespaces.end()
                 host.alive = False
+        self._links.close()
         self._switch.end()
         memory.remove_all(self.name)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     # --- hosts ---
 
-    def up(self, *names: str, memory_bytes: int | None = None) -> list[Host]:
-        """Start hosts, all at once; a name that was up before gets a new machine under its old address. Raises RuntimeError."""
+    def up(self, *names: str, memory_bytes: int | None = None, ahead_s: int = 0) -> list[Host]:
+        """Start hosts, all at once; a name that was up before gets a new machine under its old address. Raises RuntimeError.
+
+        With `ahead_s` their wall clocks are wrong by so much, and their monotonic clocks began at other moments (see skew.py).
+        """
         began = time.time()
-        booting = {name: self._boot(name, memory_bytes) for name in names}
+        own_clock = skew.environment(self.folder, ahead_s) if ahead_s else {}
+        booting = {name: self._boot(name, memory_bytes, own_clock) for name in names}
         for name, namespaces in booting.items():
             namespaces.wait_ready()
-            self.hosts[name] = Host(name, self._addresses[name], namespaces, environment())
+            self.hosts[name] = Host(name, self._addresses[name], namespaces, {**environment(), **own_clock})
             self._plug(name)
             self.truth.add("up", name, began)
         self._remember()
@@ -108,14 +115,18 @@ class Cluster:
     def cut(self, name: str) -> None:
         """Take its link down: nothing comes or goes, and nobody is told."""
         began = time.time()
-        self._link(name, "down")
+        self._links.set(self._port(name), up=False)
         self.truth.add("cut", name, began)
 
     def heal(self, name: str) -> None:
         """Bring its link up again."""
         began = time.time()
-        self._link(name, "up")
+        self._links.set(self._port(name), up=True)
         self.truth.add("heal", name, began)
+
+    def part(self, *names: str) -> None:
+        """Close the way between these hosts, both ways and for good: each still reaches all others. Nobody is told."""
+        self._ip(*(f"link set dev {self._port(name)} type bridge_slave isolated on" for name in names))
 
     def kill(self, name: str) -> None:
         """End every process of a host at once; its kernel still closes their connections."""
@@ -127,7 +138,7 @@ class Cluster:
     def lose(self, name: str) -> None:
         """The host is gone without a word, as when its power fails."""
         began = time.time()
-        self._link(name, "down")
+        self._links.set(self._port(name), up=False)
         self.hosts[name].alive = False
         self.hosts[name].namespaces.end()
         self.truth.add("lose", name, began)
@@ -149,7 +160,7 @@ class Cluster:
 
     # --- parts ---
 
-    def _boot(self, name: str, memory_bytes: int | None) -> Namespaces:
+    def _boot(self, name: str, memory_bytes: int | None, own_clock: dict[str, str]) -> Namespaces:
         if name not in self._addresses:
             if len(self._addresses) == MAX_HOSTS:
                 raise RuntimeError(f"a cluster has at most {MAX_HOSTS} hosts")
@@ -169,11 +180,12 @@ class Cluster:
             "keep": _kept(self.folder),
             "private": [folder for folder in private if Path(folder).is_dir()],
             "sshd_program": program("sshd"),
-            "sshd": str(self._ssh.server_configuration),
+            "sshd": [str(self._ssh.server_configuration), *skew.sshd_options(own_clock)],
             "log": str(own / "sshd.log"),
         }
         group = memory.limit(f"{self.name}-{name}-{secrets.token_hex(2)}", memory_bytes) if memory_bytes is not None else None
-        return Namespaces([*UNSHARE, sys.executable, "-I", "-S", str(INIT), json.dumps(spec)], group)
+        apart = [*UNSHARE, *(skew.UNSHARE if own_clock else ())]
+        return Namespaces([*apart, sys.executable, "-I", "-S", str(INIT), json.dumps(spec)], group)
 
     def _remember(self) -> None:
         """For other terminals (see `attach`)."""
@@ -195,9 +207,6 @@ class Cluster:
 
     def _port(self, name: str) -> str:
         return "port" + self._addresses[name].rpartition(".")[2]
-
-    def _link(self, name: str, state: str) -> None:
-        self._ip(f"link set dev {self._port(name)} {state}")
 
     def _ip(self, *lines: str) -> None:
         _ip(self._in_switch(), *lines)
@@ -237,9 +246,11 @@ class Attached:
         """Run a command in a host, on this terminal, and give its exit code."""
         return subprocess.run(within(self._host(name)[0], *command, cwd=ROOT), env=environment()).returncode
 
-    def set_link(self, name: str, state: str) -> None:
+    def set_link(self, name: str, *, up: bool) -> None:
         """Take a host's link down, or up again."""
-        _ip(_in_network_of(self._switch), f"link set dev {self._host(name)[1]} {state}")
+        links = Links(self._switch)
+        links.set(self._host(name)[1], up=up)
+        links.close()
 
 
 def _in_network_of(pid: int) -> list[str]:

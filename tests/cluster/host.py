@@ -15,7 +15,7 @@ from tests.cluster.requirements import path as admin_path
 
 BOOT_LIMIT_S = 30.0
 END_LIMIT_S = 10.0
-_NAMESPACES = ("--net", "--uts", "--mount", "--pid", "--ipc")
+_NAMESPACES = ("--net", "--uts", "--mount", "--pid", "--ipc", "--time")
 
 
 class Namespaces:

@@ -1,8 +1,9 @@
 """Process 1 of a host of the harness: makes the host out of fresh namespaces, starts its sshd, and reaps orphans.
 
 `unshare ... python -I -S init.py SPEC` with SPEC in JSON: name, files (path in the host -> file or folder that stands there),
-keep (folders that stay visible), private (folders that start empty), sshd (its configuration), log. Says "ready" on standard
-output, or why not. The end of standard input means that the harness is gone: process 1 ends, and the kernel ends all the rest.
+keep (folders that stay visible), private (folders that start empty), sshd (its configuration and options), log. Says "ready" on
+standard output, or why not. The end of standard input means that the harness is gone: process 1 ends, and the kernel ends all
+that is left.
 """
 
 import json
@@ -65,7 +66,7 @@ def start_sshd(spec: dict[str, Any]) -> None:
     """Raises RuntimeError with its last words when it does not listen."""
     with Path(spec["log"]).open("wb") as log:
         null = subprocess.DEVNULL
-        sshd = subprocess.Popen([spec["sshd_program"], "-D", "-e", "-f", spec["sshd"]], stdin=null, stdout=log, stderr=log)
+        sshd = subprocess.Popen([spec["sshd_program"], "-D", "-e", "-f", *spec["sshd"]], stdin=null, stdout=log, stderr=log)
     deadline = time.monotonic() + SSHD_LIMIT_S
     while not listens(22):
         if sshd.poll() is not None or time.monotonic() > deadline:
