@@ -8,6 +8,8 @@ from msgspec import Struct
 
 from distmon.core.state import SessionState
 
+CALM = ("compute_bound", "pause")
+"""Kinds that say that all is well."""
 Pattern = Literal["", "steady", "bursty", "transient"]
 
 

@@ -97,6 +97,7 @@ def _worker_started(state: SessionState, event: ev.WorkerStarted) -> None:
     rank = _rank(state, event.rank)
     rank.host, rank.local_rank, rank.pid = event.host, event.local_rank, event.pid
     rank.started_at, rank.exited_at, rank.exit_code, rank.signal, rank.cause = event.at, None, None, "", ""
+    rank.stopped = False
     if state.job.first_worker_at is None or event.at < state.job.first_worker_at:
         state.job.first_worker_at = event.at
     if _elastic(state):
@@ -107,6 +108,7 @@ def _worker_started(state: SessionState, event: ev.WorkerStarted) -> None:
 def _worker_exited(state: SessionState, event: ev.WorkerExited) -> None:
     rank = _rank(state, event.rank)
     rank.exit_code, rank.signal, rank.cause, rank.exited_at = event.exit_code, event.signal, event.cause, event.at
+    rank.stopped = event.expected
     if _elastic(state):
         state.elastic.exit(event)
         _member(state, event, "worker_exited", _how_it_left(event))
@@ -379,7 +381,8 @@ def node_power_w(sample: ev.NodeSampled) -> float | None:
 
 
 def _clock_stepped(state: SessionState, event: ev.ClockStepped) -> None:
-    host = _node(state, event.node).host
+    node = _node(state, event.node)
+    host, node.clock_set_at, node.clock_set_by_s = node.host, event.at, event.by_s
     _say(state, event.at, "warning", f"wall clock of {host or event.node} stepped by {event.by_s:+.3f} s", None, host)
 
 

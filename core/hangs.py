@@ -1,7 +1,7 @@
 """Whether training hangs, and who holds it: from the moment that steps stop, and the stacks that the agents then take.
 
-A pause is no hang: where every rank computes, nobody is waited for, and a place in the script that was once left again by itself
-is waited for patiently the next time.
+A pause is no hang: where every rank computes, nobody is waited for; a rank that evaluates, saves or compiles is waited for
+patiently, and so is a place in the script that was once left again by itself.
 """
 
 from __future__ import annotations
@@ -25,6 +25,11 @@ KNOWN_PAUSE_S = 90.0
 MOST_PAUSES = 1_000
 MOST_HANGS = 100
 _COLLECTIVES = re.compile(r"allreduce|allgather|alltoall|reducescatter|broadcast|barrier|join|synchronize|allreduce_grads")
+_PAUSES = re.compile(
+    r"/torch/(?:_dynamo|_inductor|serialization|distributed/checkpoint)|"
+    r" (?:\w*_)?(?:save|checkpoint|snapshot|evaluat|validat|predict|compil|export)\w*$"
+)
+"""Frames of what takes its time between steps."""
 _LIBRARIES = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|/probe/[a-z_]+\.py|<frozen|<string>")
 
 
@@ -127,18 +132,53 @@ def _judge(
     if not waits:
         return None  # all compute
     main = max(waits, key=lambda group: len(group.ranks))
-    away = [group for group in groups if not group.waits_in] or [g for g in waits if g.waits_in != main.waits_in]
+    away = _away(groups) or [g for g in waits if g.waits_in != main.waits_in]
     missing = sorted([rank for group in away for rank in group.ranks] + list(unheard))
     if not missing:
         return None  # all wait in one collective: it is slow, or under way
-    patience = max((max(KNOWN_PAUSE_S, 1.5 * watch.pauses[g.place]) for g in away if g.place in watch.pauses), default=0.0)
-    if now - last < patience:
+    if now - last < patience_s(watch, away):
         return None
     waiting = sorted(rank for group in waits if group not in away for rank in group.ranks)
     hang = Hang(last, now, usual, missing, waiting, main.waits_in, groups)
     watch.hangs.append(hang)
     del watch.hangs[:-MOST_HANGS]
     return hang
+
+
+def _away(groups: list[StackGroup]) -> list[StackGroup]:
+    """Those that wait in no collective."""
+    return [group for group in groups if not group.waits_in]
+
+
+def patience_s(watch: HangWatch, away: list[StackGroup]) -> float:
+    """How long ranks at these places are waited for before it is a hang."""
+    known = [1.5 * watch.pauses[group.place] for group in away if group.place in watch.pauses]
+    if known or any(_pausing_frame(group) for group in away):
+        return max([KNOWN_PAUSE_S, *known])
+    return 0.0
+
+
+def _pausing_frame(group: StackGroup) -> str:
+    """The outermost frame that evaluates, saves or compiles; empty where none does."""
+    return next((frame for frame in reversed(group.frames) if _PAUSES.search(frame)), "")
+
+
+@dataclass(slots=True, frozen=True)
+class Pause:
+    """Ranks that are at places where training stands still by itself; the others, if any, wait for them."""
+
+    groups: list[StackGroup]
+    text: str
+
+
+def pause_of(watch: HangWatch, last: float) -> Pause | None:
+    """What the stacks that were taken after the last step ended, at `last`, say of a pause; None where they do not."""
+    away = _away(group_stacks({rank: stack for rank, stack in watch.stacks.items() if stack.at > last}))
+    if not away or not all(_pausing_frame(group) or group.place in watch.pauses for group in away):
+        return None
+    ranks = sorted(rank for group in away for rank in group.ranks)
+    who = f"rank {ranks[0]} is" if len(ranks) == 1 else f"{len(ranks)} ranks are"
+    return Pause(away, f"{who} in {_line(_pausing_frame(away[0]) or _own_line(away[0]))}")
 
 
 def group_stacks(stacks: dict[int, StackTaken]) -> list[StackGroup]:
@@ -196,8 +236,24 @@ def describe(hang: Hang) -> str:
     return f"training hangs: no step for {silent:.0f} s (usual {hang.usual_s:.2g} s); {waiting} for {who}, {where}"
 
 
+def stands_at(hang: Hang) -> str:
+    """Where the missing ranks are, in a few words."""
+    group = next((group for group in hang.groups if set(group.ranks) & set(hang.missing)), None)
+    if group is None:
+        return "silent: no stack came"
+    return f"in {group.waits_in}, at {_line(_own_line(group))}" if group.waits_in else f"in {_line(_own_line(group))}"
+
+
 def _where(group: StackGroup) -> str:
-    """The innermost line of the script: what to look at."""
-    line = next((frame for frame in group.frames if not _LIBRARIES.search(frame)), group.frames[0] if group.frames else "")
-    place = line.rpartition("/")[2] or "an unknown place"
+    place = _line(_own_line(group))
     return f"which waits in {group.waits_in} at {place}" if group.waits_in else f"in {place}"
+
+
+def _own_line(group: StackGroup) -> str:
+    """The innermost frame of the script: what to look at."""
+    return next((frame for frame in group.frames if not _LIBRARIES.search(frame)), group.frames[0] if group.frames else "")
+
+
+def _line(frame: str) -> str:
+    """`file:line function` without the folders."""
+    return frame.rpartition("/")[2] or "an unknown place"

@@ -15,6 +15,10 @@ MEMORY_USED = 0.95
 STARVED_PERCENT = 50.0
 _HOT = ("hot", "thermal", "hardware slowdown")
 _CAPPED = ("power",)
+HELD = ("thermal_throttling", "power_throttling")
+"""Kinds that make the ranks of a node late, and so come before what they do."""
+CLOCK_S = 1.0
+CLOCK_SET_TOLD_S = 60.0
 
 
 def node_verdicts(state: SessionState) -> list[Verdict]:
@@ -26,6 +30,41 @@ def node_verdicts(state: SessionState) -> list[Verdict]:
         for verdict in _of(node, node.sample):
             found.setdefault(verdict.kind, []).append(verdict)
     return [_joined(same) for same in found.values()]
+
+
+def clock_skew(state: SessionState) -> Verdict | None:
+    """A node's clock is far from the viewer's, or was set a moment ago; nothing that is measured depends on it."""
+    found = max((_skew(state, node) for node in state.nodes.values() if node.left_at is None), key=_size, default=None)
+    if found is None or _size(found) < CLOCK_S:
+        return None
+    node, seconds, set_now = found
+    words = f"was set by {seconds:+.1f} s" if set_now else f"is {abs(seconds):,.1f} s {'ahead' if seconds > 0 else 'behind'}"
+    return Verdict(
+        kind="clock_skew",
+        text=f"the clock of {node.host or node.node} {words}; its times are shown on this machine's",
+        evidence=(
+            "the agent sees the wall clock against the steady one"
+            if set_now
+            else f"by request and reply, within {(node.clock_round_trip_s or 0.0) / 2:.3f} s"
+        ),
+        try_first="set it: chronyc makestep, or timedatectl set-ntp true; files and logs of that node are stamped otherwise",
+        check="the difference in the node's details falls below a second",
+        host=node.host,
+    )
+
+
+_Skew = tuple[NodeState, float, bool]
+"""A node, by how many seconds its clock is ahead or was set, and whether it is the latter."""
+
+
+def _skew(state: SessionState, node: NodeState) -> _Skew:
+    if node.clock_set_at is not None and state.now - node.clock_set_at <= CLOCK_SET_TOLD_S:
+        return node, node.clock_set_by_s, True
+    return node, -state.clock_offsets.get(node.node, 0.0), False
+
+
+def _size(skew: _Skew) -> float:
+    return abs(skew[1])
 
 
 def _joined(same: list[Verdict]) -> Verdict:

@@ -62,6 +62,8 @@ class RankState:
     signal: str = ""
     cause: str = ""
     """Of its death, in words, where signal and exit code do not say it."""
+    stopped: bool = False
+    """The launcher ended it, or had taken its slot away."""
     started_at: float | None = None
     exited_at: float | None = None
     unseen: dict[str, str] = field(default_factory=dict)
@@ -154,6 +156,9 @@ class NodeState:
     temperatures: dict[str, TemperatureMeans] = field(default_factory=dict)
     rails: dict[str, RailEnergy] = field(default_factory=dict)
     gpus: dict[int, GpuMeans] = field(default_factory=dict)
+    clock_set_at: float | None = None
+    """When its wall clock was last set, and by how much."""
+    clock_set_by_s: float = 0.0
     clock_offset_s: float | None = None
     clock_round_trip_s: float | None = None
 

@@ -28,7 +28,33 @@ def straggler_verdicts(state: SessionState, generation: Generation) -> list[Verd
     for (rank, shift), part in zip(late.items(), parts, strict=True):
         assert found is not None
         verdicts.append(_straggler(state, generation, found, rank, shift, part if len(late) > 1 else None))
-    return verdicts + _past(state, generation, set(late))
+    return _slow_nodes(state, generation, verdicts) + verdicts + _past(state, generation, set(late))
+
+
+def _slow_nodes(state: SessionState, generation: Generation, late: list[Verdict]) -> list[Verdict]:
+    """Hosts of several ranks all of which are late, while others are not: it is the host."""
+    found = []
+    for host in dict.fromkeys(v.host for v in late if v.host):
+        own = [v for v in late if v.host == host]
+        there = [number for number in generation.ranks if number in state.ranks and state.ranks[number].host == host]
+        if len(there) < 2 or len(own) < len(there) or len(there) == len(generation.ranks):
+            continue
+        first = own[0]
+        found.append(
+            Verdict(
+                kind="slow_node",
+                text=f"{host} is slow: its {len(own)} ranks are late in {phase_words(first.phase or 'rest')}; the others wait",
+                evidence="; ".join(v.text.partition(";")[0] for v in own[:4]),
+                try_first=REMEDIES[first.phase or "rest"],
+                check="none of its ranks is late any more",
+                pattern=first.pattern,
+                host=host,
+                phase=first.phase,
+                from_s=min((v.from_s for v in own if v.from_s is not None), default=None),
+                to_s=first.to_s,
+            )
+        )
+    return found
 
 
 def _straggler(
@@ -140,7 +166,7 @@ def slow_network(state: SessionState, generation: Generation) -> Verdict | None:
     gain = _beyond(gain_without_transfer(found), before)
     return Verdict(
         kind="slow_network",
-        text=f"allreduce takes {shift.mean * duration:.1f} ms a step longer than before on all ranks, and no rank is late for it",
+        text=f"the network is slow: allreduce takes {shift.mean * duration:.1f} ms a step longer on all ranks, and none is late",
         evidence=(
             f"since step {shift.since:,} even the last rank waits {before + shift.mean:.1%} of the step, {before:.1%} before; "
             "the ranks' own phases are as they were"

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from distmon.core.finding import REMEDIES, Verdict, phase_words, since_start
 from distmon.core.joined import gain_without_input, gain_without_transfer, joined
+from distmon.core.loss_verdicts import loss
 from distmon.core.measures import RECENT, Split, current_generation, elapsed, recent_split, step_split, steps_set_aside, warmup
-from distmon.core.node_verdicts import node_verdicts
+from distmon.core.node_verdicts import HELD, clock_skew, node_verdicts
+from distmon.core.standstill import silent_agents, standstill
 from distmon.core.state import SessionState
 from distmon.core.steps import Generation, History
 from distmon.core.stragglers import slow_network, straggler_verdicts
@@ -20,7 +22,6 @@ __all__ = ["Verdict", "cannot_tell", "verdicts"]
 INPUT_ON, INPUT_OFF = 0.10, 0.08
 COMPUTE_SHARE = 0.70
 WALL_SHARE = 0.20
-STALL_S = 10.0
 SMOOTHING_S = 10
 """Shares are taken over so many seconds before they are held against a threshold."""
 _LOOKED_BACK = 120
@@ -32,16 +33,20 @@ _Splits = dict[int, Split]
 def verdicts(state: SessionState) -> list[Verdict]:
     """The findings, the gravest first; empty where there is not enough to tell."""
     generation = current_generation(state)
+    of_nodes = node_verdicts(state)
+    held = [v for v in of_nodes if v.kind in HELD]
+    grave = [loss(state), standstill(state, generation), *held, silent_agents(state)]
+    others = [*(v for v in of_nodes if v not in held), clock_skew(state)]
     if generation is None or all(r.totals.steps < RECENT for r in generation.ranks.values()):
-        return [v for v in (_stall(state, generation), *node_verdicts(state)) if v]
+        return [v for v in (*grave, *others) if v]
     splits = {number: s for number, r in generation.ranks.items() if (s := recent_split(r))}
     found = [
-        _stall(state, generation),
+        *grave,
         *straggler_verdicts(state, generation),
         slow_network(state, generation),
         _input_bound(state, generation, splits),
         _communication_bound(state, generation),
-        *node_verdicts(state),
+        *others,
         _wall_dominated(state, generation),
     ]
     kept = [v for v in found if v]
@@ -77,36 +82,6 @@ _UNSEEN = {
 }
 
 
-def _stall(state: SessionState, generation: Generation | None) -> Verdict | None:
-    if generation is None or state.job.status != "running":
-        return None
-    last = max((r.last_end or 0.0) for r in generation.ranks.values())
-    usual = max(r.usual_step_s() for r in generation.ranks.values())
-    silence = state.now - last
-    if silence <= max(STALL_S, 5 * usual):
-        return None
-    lost = sorted({rank.host for rank in state.ranks.values()} & _lost_hosts(state))
-    text = f"no rank has finished a step for {silence:.0f} s"
-    try_first = "look at the ranks' output; an evaluation or checkpoint that distmon does not know looks the same"
-    if lost:
-        text = f"{text}: nothing is heard from {', '.join(lost)}"
-        try_first = "see whether it is up and its network works; the others wait for it as long as Gloo's time-out lets them"
-    return Verdict(
-        kind="stall",
-        text=text,
-        evidence=f"usual step {usual:.3f} s",
-        try_first=try_first,
-        host=lost[0] if lost else "",
-        from_s=since_start(state, last),
-        to_s=since_start(state, state.now),
-    )
-
-
-def _lost_hosts(state: SessionState) -> set[str]:
-    """Hosts whose node counts as lost and has not said goodbye."""
-    return {node.host for node in state.nodes.values() if node.lost_since is not None and node.left_at is None}
-
-
 def _input_bound(state: SessionState, generation: Generation, splits: _Splits) -> Verdict | None:
     """The median rank waits for its input; where few ranks do, it is they who are late."""
     shares = sorted((v, rank) for rank, s in splits.items() if (v := s.share("input_wait")) is not None)
@@ -118,7 +93,7 @@ def _input_bound(state: SessionState, generation: Generation, splits: _Splits) -
     alone = len(generation.ranks) == 1
     return Verdict(
         kind="input_bound",
-        text=f"training waits for its input {share:.0%} of each step",
+        text=f"the ranks wait for their input {share:.0%} of each step",
         evidence=f"median rank over the last {RECENT} steps; least {shares[0][0]:.0%}, most {shares[-1][0]:.0%}",
         try_first=REMEDIES["input_wait"],
         check="the share of input wait in the step falls and samples/s rise by the gain: `distmon compare BEFORE AFTER`",

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Literal
 
+from distmon.core.finding import CALM
 from distmon.core.state import LogEntry
 from distmon.tui.format import clean
 from distmon.tui.view.facts import Facts
@@ -99,7 +100,7 @@ class Alerts:
         new = [
             key
             for key, since in self._since.items()
-            if key not in self._told and now - since >= HOLDS_S and present[key].kind != "compute_bound"
+            if key not in self._told and now - since >= HOLDS_S and present[key].kind not in CALM
         ]
         self._told.update(new)
         return [Alert(now, clean(present[key].text), "warning", "verdicts") for key in new]

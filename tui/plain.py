@@ -30,7 +30,7 @@ class PlainView:
             moment = facts(state)
             result.append(progress_line(moment))
             self._next_progress = state.now + self.every_s
-            verdict = moment.verdicts[0] if moment.verdicts else None
+            verdict = next((v for v in moment.verdicts if v.kind != "pause"), None)
             if verdict is not None and verdict.kind != self._verdict:
                 result.append(f"{clean(verdict.text)}; try: {clean(verdict.try_first)}")
             self._verdict = verdict.kind if verdict is not None else ""

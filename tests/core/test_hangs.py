@@ -6,6 +6,7 @@ from distmon.core import events as ev
 from distmon.core.fold import apply
 from distmon.core.hangs import describe, group_stacks, waits_in
 from distmon.core.state import SessionState
+from distmon.core.verdicts import verdicts
 
 PACKAGES = "/venv/lib/python3.11/site-packages"
 TRUNK = ["/home/me/train.py:40 train", "/home/me/train.py:80 <module>"]
@@ -20,6 +21,12 @@ BARRIER = [f"{PACKAGES}/horovod/torch/mpi_ops.py:1403 barrier", "/home/me/train.
 
 def checkpoint(line: int) -> list[str]:
     inside = [f"{PACKAGES}/torch/serialization.py:{line} _save", f"/home/me/train.py:{line} save"]
+    return [*inside, "/home/me/train.py:44 train", "/home/me/train.py:80 <module>"]
+
+
+def fetching(line: int) -> list[str]:
+    """No evaluation, checkpoint or compilation as far as its names say."""
+    inside = [f"{PACKAGES}/requests/api.py:{line} get", f"/home/me/train.py:{line} fetch"]
     return [*inside, "/home/me/train.py:44 train", "/home/me/train.py:80 <module>"]
 
 
@@ -68,17 +75,17 @@ def ticks(state: SessionState, first: float, last: float) -> float | None:
 
 def test_the_rank_that_stays_away_is_named_with_the_collective_and_every_stack() -> None:
     state = training()
-    stack(state, 103.0, 100.0, r0=OPTIMIZER, r1=OPTIMIZER, r2=checkpoint(61), r3=OPTIMIZER)
+    stack(state, 103.0, 100.0, r0=OPTIMIZER, r1=OPTIMIZER, r2=fetching(61), r3=OPTIMIZER)
     assert ticks(state, 101, 112) == 103
     hang = state.hang_watch.current
     assert hang is not None
     assert (hang.missing, hang.waiting, hang.collective) == ([2], [0, 1, 3], "allreduce of the gradients")
     assert [(group.ranks, group.place) for group in hang.groups] == [
         ([0, 1, 3], "/home/me/train.py train"),
-        ([2], "/home/me/train.py save"),
+        ([2], "/home/me/train.py fetch"),
     ]
     text = "training hangs: no step for 3 s (usual 0.5 s); 3 ranks wait in allreduce of the gradients for rank 2, "
-    text += "in train.py:61 save"
+    text += "in train.py:61 fetch"
     assert describe(hang) == text
     assert state.log[-1].severity == "error" and state.log[-1].text == text
 
@@ -105,7 +112,7 @@ def test_a_rank_without_a_stack_is_missing_after_some_seconds_unless_it_has_ende
 
 
 def test_where_all_compute_or_all_wait_in_one_collective_nobody_is_to_blame() -> None:
-    for frames in (checkpoint(61), OPTIMIZER):
+    for frames in (fetching(61), checkpoint(61), OPTIMIZER):
         state = training()
         stack(state, 103.0, 100.0, r0=frames, r1=frames, r2=frames, r3=frames)
         assert ticks(state, 101, 200) is None
@@ -115,17 +122,17 @@ def test_where_all_compute_or_all_wait_in_one_collective_nobody_is_to_blame() ->
 def test_a_pause_that_was_seen_once_is_no_hang_the_next_time(again_s: int) -> None:
     """On another line of the same function, too; and a hang elsewhere is found as ever."""
     state = training()
-    stack(state, 103.0, 100.0, r0=OPTIMIZER, r1=OPTIMIZER, r2=checkpoint(61), r3=OPTIMIZER)
+    stack(state, 103.0, 100.0, r0=OPTIMIZER, r1=OPTIMIZER, r2=fetching(61), r3=OPTIMIZER)
     assert ticks(state, 101, 107) is not None
     for rank in range(4):
         steps(state, rank, at=112.0, first=10)
     assert state.hang_watch.current is None and state.hang_watch.hangs[0].ended == 112.0
-    stack(state, 115.0, 112.0, r0=OPTIMIZER, r1=OPTIMIZER, r2=checkpoint(77), r3=OPTIMIZER)
+    stack(state, 115.0, 112.0, r0=OPTIMIZER, r1=OPTIMIZER, r2=fetching(77), r3=OPTIMIZER)
     assert ticks(state, 113, 112 + again_s) is None
     end = 112.0 + again_s + 5
     for rank in range(4):
         steps(state, rank, at=end, first=20)
-    other = [f"{PACKAGES}/requests/api.py:3 get", "/home/me/train.py:9 fetch", *TRUNK]
+    other = [f"{PACKAGES}/requests/api.py:3 get", "/home/me/train.py:9 ask", *TRUNK]
     stack(state, end + 3, end, r0=OPTIMIZER, r1=other, r2=OPTIMIZER, r3=OPTIMIZER)
     assert ticks(state, end, end + 12) is not None
 
@@ -135,6 +142,36 @@ def test_steps_that_come_late_from_another_node_end_no_pause() -> None:
     stack(state, 103.0, 100.0, r0=OPTIMIZER)
     steps(state, 1, at=100.1)
     assert list(state.hang_watch.stacks) == [0]
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        checkpoint(61),
+        [f"{PACKAGES}/torch/nn/modules/linear.py:9 forward", "/home/me/train.py:70 evaluate", *TRUNK],
+        [f"{PACKAGES}/torch/_inductor/compile_fx.py:9 fx_codegen", *TRUNK],
+    ],
+)
+def test_a_rank_that_evaluates_saves_or_compiles_is_waited_for_and_the_pause_is_told(frames: list[str]) -> None:
+    state = training()
+    apply(state, ev.NodeJoined(at=100.0, node="n", host="h"))
+    stack(state, 103.0, 100.0, r0=OPTIMIZER, r1=OPTIMIZER, r2=frames, r3=OPTIMIZER)
+    assert ticks(state, 101, 105) is None
+    (said,) = verdicts(state)
+    assert said.kind == "pause" and said.text.startswith("rank 2 is in ")
+    found = ticks(state, 106, 200)
+    assert found is not None and found >= 190
+    assert verdicts(state)[0].kind == "stall"
+
+
+def test_a_hang_is_a_verdict_at_once_with_the_rank_and_its_place() -> None:
+    state = training()
+    stack(state, 103.0, 100.0, r0=OPTIMIZER, r1=OPTIMIZER, r2=fetching(61), r3=OPTIMIZER)
+    assert ticks(state, 101, 104) == 103
+    said = verdicts(state)[0]
+    assert (said.kind, said.rank) == ("stall", 2)
+    text = "training hangs: rank 2 is in train.py:61 fetch; 3 wait in allreduce of the gradients for 4 s"
+    assert said.text == text.replace("4 s", f"{state.now - 100:.0f} s")
 
 
 HOROVOD, KERAS = f"{PACKAGES}/horovod", f"{PACKAGES}/keras/src/engine/training.py"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from distmon.core.finding import CALM
 from distmon.tui.format import clean, duration
 from distmon.tui.theme import Palette
 from distmon.tui.view import nodes, rank_detail
@@ -38,7 +39,7 @@ def _verdicts(facts: Facts, palette: Palette) -> list[Line]:
     lines = []
     for verdict in facts.verdicts:
         lines.append(
-            Line([(clean(verdict.text), style("warn" if verdict.kind != "compute_bound" else "good", bold=True))])
+            Line([(clean(verdict.text), style("good" if verdict.kind in CALM else "warn", bold=True))])
         )
         lines.append(Line([("  because  ", style("muted")), (clean(verdict.evidence), style("text"))]))
         lines.append(Line([("  try      ", style("muted")), (clean(verdict.try_first), style("text"))]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from distmon.core.death import death
+from distmon.core.finding import CALM
 from distmon.core.state import JobState
 from distmon.tui.format import MISSING, clean, compact, duration, fit
 from distmon.tui.glyphs import STATES
@@ -91,7 +92,7 @@ def verdict(facts: Facts, palette: Palette, width: int) -> Line:
     if not facts.verdicts:
         return Line([(f" {STATES['idle']} ", style("muted")), (_nothing_found(facts), style("muted"))])
     first, others = facts.verdicts[0], len(facts.verdicts) - 1
-    calm = first.kind == "compute_bound"
+    calm = first.kind in CALM
     glyph, role = (STATES["good"], "good") if calm else (STATES["warn"], "warn")
     line = Line([(f" {glyph} ", style(role)), (clean(first.text), style(role, bold=True))])
     more = Line([(f"+{others} more: v ", style("key"))] if others else [("v: why ", style("key"))])

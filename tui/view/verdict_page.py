@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from distmon.core.finding import CALM
 from distmon.core.verdicts import Verdict
 from distmon.tui.format import MISSING, clean, duration
 from distmon.tui.glyphs import STATES
@@ -51,7 +52,7 @@ def gain(verdict: Verdict) -> str:
 
 def cells(verdicts: dict[Key, Verdict], key: Key) -> Sequence[Cell]:
     verdict = verdicts[key]
-    good = verdict.kind == "compute_bound"
+    good = verdict.kind in CALM
     sign = STATES["good"] if good else STATES["warn"]
     return (
         (f"{sign} {verdict.kind.replace('_', ' ')}", "good" if good else "warn"),

@@ -1,0 +1,128 @@
+"""Why no step comes: a rank that the others wait for, a host that is gone, or a pause that the script makes itself."""
+
+from __future__ import annotations
+
+from distmon.core.finding import Verdict, since_start
+from distmon.core.hangs import Hang, describe, patience_s, pause_of, stands_at
+from distmon.core.state import NodeState, SessionState
+from distmon.core.steps import Generation
+
+STALL_S = 10.0
+HOST_GONE_S = 4.0
+"""Of silence of all ranks, where a host is silent too."""
+SILENT_S = 5.0
+"""Of an agent, or three of its intervals."""
+
+
+def standstill(state: SessionState, generation: Generation | None) -> Verdict | None:
+    """Why training stands still now; None while steps come."""
+    if generation is None or state.job.status != "running":
+        return None
+    last = max((r.last_end or 0.0) for r in generation.ranks.values())
+    usual = max(r.usual_step_s() for r in generation.ranks.values())
+    silence, hang = state.now - last, state.hang_watch.current
+    gone = _gone_hosts(state)
+    if gone and silence > max(HOST_GONE_S, 5 * usual):
+        return _host_gone(state, last, gone)
+    if hang is not None:
+        return _hang(state, hang)
+    if silence > max(HOST_GONE_S, 5 * usual) and (paused := _pause(state, last)) is not None:
+        return paused
+    if silence <= max(STALL_S, 5 * usual):
+        return None
+    return Verdict(
+        kind="stall",
+        text=f"no rank has finished a step for {silence:.0f} s",
+        evidence=f"usual step {usual:.3f} s",
+        try_first="look at the ranks' output; an evaluation or checkpoint that distmon does not know looks the same",
+        from_s=since_start(state, last),
+        to_s=since_start(state, state.now),
+    )
+
+
+def silent_nodes(state: SessionState) -> list[NodeState]:
+    """Nodes with an agent of which nothing has come for longer than usual, and that have not said goodbye."""
+    return [node for node in state.nodes.values() if node.left_at is None and 0 < node.last_heard < state.now - _patience(node)]
+
+
+def silent_agents(state: SessionState) -> Verdict | None:
+    """Training goes on, as others tell, and one node is not heard: its agent, or the way to it, is gone."""
+    silent = silent_nodes(state)
+    if not silent or state.job.status != "running":
+        return None
+    first, more = silent[0], len(silent) - 1
+    seconds = state.now - first.last_heard
+    who = f"the agent of {first.host or first.node}" + f" and {more} more" * bool(more)
+    return Verdict(
+        kind="agent_silent",
+        text=f"nothing is heard from {who} for {seconds:.0f} s; what is shown of it is old",
+        evidence="other nodes are heard" if more + 1 < len(state.nodes) else "no node is heard",
+        try_first="see whether distmon-agent runs there and whether the network to it works; training does not depend on it",
+        check="the node is live again, and the records that it kept meanwhile arrive",
+        host=first.host,
+        from_s=since_start(state, first.last_heard),
+        to_s=since_start(state, state.now),
+    )
+
+
+def _patience(node: NodeState) -> float:
+    return max(SILENT_S, 3 * node.sample.interval_s if node.sample is not None else 0.0)
+
+
+def _gone_hosts(state: SessionState) -> list[str]:
+    """Hosts of ranks whose nodes are silent."""
+    of_ranks = {rank.host for rank in state.ranks.values()}
+    return sorted({node.host for node in silent_nodes(state)} & of_ranks)
+
+
+def _host_gone(state: SessionState, last: float, gone: list[str]) -> Verdict:
+    silence = state.now - last
+    of_ranks = {rank.host for rank in state.ranks.values()}
+    everywhere = len(of_ranks) > 1 and of_ranks <= set(gone)
+    who = "any host" if everywhere else gone[0] + f" and {len(gone) - 1} more" * (len(gone) > 1)
+    cut = "the way from here to them is cut, or all are down" if everywhere else "it is down or cut off"
+    return Verdict(
+        kind="stall",
+        text=f"nothing is heard from {who}: {cut}; no step for {silence:.0f} s",
+        evidence=f"no rank has finished a step and no agent of {', '.join(gone)} has told anything for as long",
+        try_first="see whether it is up and its network works; the others wait for it as long as Gloo's time-out lets them",
+        host=gone[0] if not everywhere else "",
+        from_s=since_start(state, last),
+        to_s=since_start(state, state.now),
+    )
+
+
+def _hang(state: SessionState, hang: Hang) -> Verdict:
+    alone = hang.missing[0] if len(hang.missing) == 1 else None
+    hosts = {state.ranks[rank].host for rank in hang.missing if rank in state.ranks}
+    host = hosts.pop() if len(hosts) == 1 else ""
+    who = f"rank {alone}" if alone is not None else f"ranks {', '.join(map(str, hang.missing[:8]))}"
+    held = f"{who}{f' on {host}' * bool(host)} {'is' if alone is not None else 'are'} {stands_at(hang)}"
+    waiting = f"{len(hang.waiting)} wait in {hang.collective}"
+    return Verdict(
+        kind="stall",
+        text=f"training hangs: {held}; {waiting} for {state.now - hang.since:.0f} s",
+        evidence=describe(hang),
+        try_first="look at that rank's stack and output: it is not where the others are, and they wait for it",
+        check="steps come again",
+        rank=alone,
+        host=host,
+        from_s=since_start(state, hang.since),
+        to_s=since_start(state, state.now),
+    )
+
+
+def _pause(state: SessionState, last: float) -> Verdict | None:
+    """An evaluation, a checkpoint or a compilation, as the stacks say, for as long as such a one may take."""
+    found = pause_of(state.hang_watch, last)
+    silence = state.now - last
+    if found is None or silence > patience_s(state.hang_watch, found.groups):
+        return None
+    return Verdict(
+        kind="pause",
+        text=f"{found.text} since {silence:.0f} s",
+        evidence="the stacks of the ranks, taken when their steps stopped coming",
+        try_first="nothing is wrong as far as is seen: steps come again when it is done",
+        from_s=since_start(state, last),
+        to_s=since_start(state, state.now),
+    )
