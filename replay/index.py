@@ -1,19 +1,18 @@
 """The side index of a recording: where each second begins, states kept on the way, step times over all of it, and moments.
 
 It only ever saves time. It is used when it was finished for exactly this recording and by this version of the fold; else it is
-made again, beside the recording where the folder can be written, for this process alone where not.
+made again. While a recording is written its index grows with it, in the file and in an `Index` that can be read meanwhile.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
+import threading
 import weakref
+from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -22,15 +21,14 @@ import msgspec
 from distmon.core import events as ev
 from distmon.core.codec import UnknownKind
 from distmon.core.finding import CALM
-from distmon.core.fold import apply
 from distmon.core.moments import Moment, MomentKind, moment_of
 from distmon.core.pace import Pace, PacePoint
 from distmon.core.state import SessionState
 from distmon.core.verdicts import verdicts
-from distmon.replay.beside import away, beside, is_own_folder
+from distmon.replay.beside import away, beside
 from distmon.replay.keyframe import BadKeyframe, decode_state, encode_state, fold_fingerprint
 from distmon.replay.lines import START, Position
-from distmon.replay.session_file import Notes, SessionFile
+from distmon.replay.session_file import SessionFile
 
 SUFFIX = ".idx"
 MAGIC = b"distmon index 2\n"
@@ -98,10 +96,13 @@ def cached_index_path(recording: Path) -> Path:
 
 
 class IndexWriter:
-    """Writes an index while the events of a recording go by, in their order."""
+    """Writes an index while the events of a recording go by, in their order. States may come from another thread."""
 
     def __init__(self, out: IO[bytes], first_line: bytes) -> None:
         self._out = out
+        self._lock = threading.Lock()
+        self._size = 0
+        self._grown: Index | None = None
         self._now = 0.0
         self._second = -1.0
         self._bytes_since_keyframe = 0
@@ -111,7 +112,17 @@ class IndexWriter:
         self._pace = Pace()
         self._steps = 0
         out.write(MAGIC)
+        self._size = len(MAGIC)
         self._write(Head(fold_fingerprint(), hashlib.sha256(first_line).digest()))
+
+    def tell(self, grown: Index) -> None:
+        """That index has all that is written from now on as well."""
+        self._grown = grown
+
+    @property
+    def now(self) -> float:
+        """The latest time of the events that went by."""
+        return self._now
 
     def pass_event(self, event: ev.AnyEvent | UnknownKind, position: Position, size: int) -> None:
         """An event that begins at `position` and takes `size` bytes."""
@@ -123,7 +134,8 @@ class IndexWriter:
             self._second = event.at
         self._now = max(self._now, event.at)
         if isinstance(event, ev.StepsRecorded):
-            self._pace.add(event)
+            with self._lock:
+                self._pace.add(event)
             self._steps += len(event.duration_ns) if event.rank == 0 else 0
         elif (moment := moment_of(event)) is not None:
             self._note(moment)
@@ -137,10 +149,10 @@ class IndexWriter:
     def wants_keyframe(self) -> bool:
         return self._bytes_since_keyframe >= max(KEYFRAME_BYTES, KEYFRAME_RATIO * self._last_keyframe)
 
-    def keep(self, state: SessionState, position: Position) -> None:
-        """Keeps the state of all events before `position`."""
+    def keep(self, state: SessionState, position: Position, at: float) -> None:
+        """Keeps the state of all events before `position`, the latest of which is of `at`."""
         packed = encode_state(state)
-        self._write(Keyframe(self._now, position), packed)
+        self._write(Keyframe(at, position), packed)
         self._bytes_since_keyframe, self._last_keyframe = 0, len(packed)
         self._note_verdicts(state)
 
@@ -148,41 +160,80 @@ class IndexWriter:
         """Each verdict once, where it begins to hold: looked for where states are kept and at the end."""
         begun = state.job.started.at if state.job.started else state.started
         for verdict in verdicts(state):
-            if verdict.kind in CALM:
-                continue
             what = (verdict.kind, verdict.rank, verdict.phase)
             if what not in self._verdicts and begun is not None:
                 self._verdicts.add(what)
-                at = begun + verdict.from_s if verdict.from_s is not None else self._now
-                self._note(Moment(at, "verdict", "warning", verdict.text))
+                at = begun + verdict.from_s if verdict.from_s is not None else state.now
+                self._note(Moment(at, "verdict", "info" if verdict.kind in CALM else "warning", verdict.text))
+
+    def pace(self) -> PaceKept:
+        """Step times so far."""
+        with self._lock:
+            return PaceKept(self._pace.width_s, self._pace.points())
 
     def finish(self, recording: os.stat_result, state: SessionState | None, notes: list[str] | None = None) -> None:
         """Declares the index complete for the recording as it is now. `state` is that at its end, None where none were kept."""
         if state is not None:
             self._note_verdicts(state)
-        self._write(PaceKept(self._pace.width_s, self._pace.points()))
+        self._write(self.pace())
         self._write(Finish(recording.st_size, recording.st_mtime_ns, self._now, state is not None, notes or []))
         self._out.flush()
 
     def _write(self, record: _Any, attached: bytes = b"") -> None:
         packed = _encode(record)
-        self._out.write(len(packed).to_bytes(4, "big") + len(attached).to_bytes(4, "big") + packed + attached)
+        sizes = len(packed).to_bytes(4, "big") + len(attached).to_bytes(4, "big")
+        with self._lock:
+            self._out.write(sizes + packed + attached)
+            if self._grown is not None:
+                self._grown.take(record, self._size + len(sizes) + len(packed), len(attached))
+            self._size += len(sizes) + len(packed) + len(attached)
+
+
+class _Seconds:
+    """Seconds in columns: a session of a day has 86,400 of them."""
+
+    def __init__(self) -> None:
+        self.steps = array("q")
+        self.at = array("d")
+        self._places = [array("q") for _ in Position._fields]
+
+    def add(self, second: Second) -> None:
+        """The time comes last, since another thread may look a second up by it."""
+        for column, value in zip(self._places, second.position, strict=True):
+            column.append(value)
+        self.steps.append(second.steps)
+        self.at.append(second.at)
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+    def __getitem__(self, index: int) -> Second:
+        frame, skip, line = (column[index] for column in self._places)
+        return Second(self.at[index], Position(frame, skip, line), self.steps[index])
 
 
 class Index:
-    """An index as read. Times are those of the events."""
+    """An index as read, and as it grows where it belongs to a recording under way. Times are those of the events."""
 
-    def __init__(self, file: IO[bytes]) -> None:
-        """Takes the file over. Raises BadKeyframe when it is no whole index."""
+    def __init__(self, file: IO[bytes], writer: IndexWriter | None = None) -> None:
+        """Takes the file over. With its `writer` it grows. Raises BadKeyframe when it is no whole index."""
         self._file = file
+        self._writer = writer
+        self.grows = writer is not None
+        """Whether the recording is still being written."""
         self._close = weakref.finalize(self, file.close)
         self.head: Head | None = None
         self.finish: Finish | None = None
         self.moments: list[Moment] = []
-        self.pace = PaceKept(1.0, [])
-        self._seconds: list[Second] = []
+        self.readable_to = 0.0
+        """The latest time up to which the recording can be read, while it grows."""
+        self._pace = PaceKept(1.0, [])
+        self._paced_to = 0.0
+        self._seconds = _Seconds()
         self._keyframes: list[tuple[Keyframe, int, int]] = []
         self._read()
+        if writer is not None:
+            writer.tell(self)
 
     def _read(self) -> None:
         file = self._file
@@ -197,24 +248,35 @@ class Index:
                 record = _decoder.decode(file.read(size))
             except (msgspec.DecodeError, RecursionError) as error:
                 raise BadKeyframe(str(error)) from None
-            self._take(record, file.tell(), attached)
+            self.take(record, file.tell(), attached)
             if attached:
                 file.seek(attached, os.SEEK_CUR)
 
-    def _take(self, record: _Any, offset: int, attached: int) -> None:
+    def take(self, record: _Any, offset: int, attached: int) -> None:
+        """One more record; what is attached to it begins at `offset` in the file."""
         match record:
             case Head():
                 self.head = record
             case Second():
-                self._seconds.append(record)
+                self._seconds.add(record)
             case Keyframe():
                 self._keyframes.append((record, offset, attached))
             case Moment():
                 self.moments.append(record)
             case PaceKept():
-                self.pace = record
+                self._pace = record
             case Finish():
                 self.finish = record
+
+    def catch_up(self) -> None:
+        """Takes in what was written meanwhile, where nobody else sees to it; called often."""
+
+    @property
+    def pace(self) -> PaceKept:
+        """Step times over the whole recording."""
+        if self._writer is not None and self._paced_to != self.readable_to:
+            self._pace, self._paced_to = self._writer.pace(), self.readable_to
+        return self._pace
 
     def fits(self, session: SessionFile, recording: os.stat_result) -> bool:
         """Whether it was finished for this recording as it is now, by this version of the fold."""
@@ -232,28 +294,30 @@ class Index:
         """The kept state, or the empty one, from which to fold on to a time. A state that cannot be read is passed over."""
         last = bisect_right(self._keyframes, at, key=lambda kept: kept[0].at)
         for kept, offset, size in reversed(self._keyframes[:last]):
-            self._file.seek(offset)
             try:
-                return decode_state(self._file.read(size)), kept.position
+                return decode_state(os.pread(self._file.fileno(), size, offset)), kept.position
             except BadKeyframe:
                 continue
         return SessionState(), START
 
+    def size_of_state(self, at: float) -> int:
+        """Bytes of the kept state that `start_for` takes; 0 for the empty one."""
+        last = bisect_right(self._keyframes, at, key=lambda kept: kept[0].at)
+        return self._keyframes[last - 1][2] if last else 0
+
     def second_before(self, at: float) -> Second:
         """The last second whose earlier events all lie before the time."""
-        last = bisect_right(self._seconds, at, key=lambda second: second.at)
-        while last and self._seconds[last - 1].at >= at:
-            last -= 1
+        last = bisect_left(self._seconds.at, at)
         return self._seconds[last - 1] if last else Second(0.0, START)
 
     def second_before_step(self, step: int) -> Second:
         """The last second before which rank 0 had done fewer steps."""
-        last = bisect_left(self._seconds, step, key=lambda second: second.steps)
+        last = bisect_left(self._seconds.steps, step, hi=len(self._seconds))
         return self._seconds[last - 1] if last else Second(0.0, START)
 
     def steps_at(self, at: float) -> float:
         """How many steps rank 0 had done at a time: between seconds, a straight line."""
-        last = bisect_right(self._seconds, at, key=lambda second: second.at)
+        last = bisect_right(self._seconds.at, at)
         if not last:
             return 0.0
         before, after = self._seconds[last - 1], self._seconds[min(last, len(self._seconds) - 1)]
@@ -262,9 +326,10 @@ class Index:
 
     def time_of_steps(self, steps: float) -> float:
         """When rank 0 had done so many steps, likewise; the recording's end past the last one."""
-        last = bisect_right(self._seconds, steps, key=lambda second: second.steps)
-        if not 0 < last < len(self._seconds):
-            return self.end if last else self._seconds[0].at if self._seconds else self.end
+        count = len(self._seconds)
+        last = bisect_right(self._seconds.steps, steps, hi=count)
+        if not 0 < last < count:
+            return self.end if last else self._seconds[0].at if count else self.end
         before, after = self._seconds[last - 1], self._seconds[last]
         return before.at + (steps - before.steps) / (after.steps - before.steps) * (after.at - before.at)
 
@@ -275,7 +340,7 @@ class Index:
     @property
     def end(self) -> float:
         """The latest time in the recording."""
-        return self.finish.end if self.finish else 0.0
+        return self.finish.end if self.finish else self.readable_to
 
     @property
     def notes(self) -> list[str]:
@@ -284,88 +349,3 @@ class Index:
 
     def close(self) -> None:
         self._close()
-
-
-def open_index(session: SessionFile, progress: Callable[[float], None] | None = None) -> Index:
-    """The index beside a recording, made first where there is none that fits. `progress` is told the share done, 0 to 1."""
-    kept = _read_kept(session)
-    return kept if kept is not None else build_index(session, progress)
-
-
-def _read_kept(session: SessionFile) -> Index | None:
-    recording = session.path.stat()
-    for path in (index_path(session.path), cached_index_path(session.path)):
-        try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError:
-            continue
-        file = os.fdopen(descriptor, "rb")
-        try:
-            index = Index(file)
-            if index.fits(session, recording):
-                return index
-        except (BadKeyframe, OSError):
-            pass
-        file.close()
-    return None
-
-
-def build_index(session: SessionFile, progress: Callable[[float], None] | None = None) -> Index:
-    """Reads the recording through once. Keeps the index beside it, or in the cache where that folder is not the user's."""
-    recording = session.path.stat()
-    target = _place_for_index(session.path)
-    out = _scratch_file(target)
-    try:
-        _write_index(session, recording, out, progress)
-    except BaseException:
-        _drop(out)
-        raise
-    _publish(out, target)
-    return Index(out)
-
-
-def _write_index(
-    session: SessionFile, recording: os.stat_result, out: IO[bytes], progress: Callable[[float], None] | None
-) -> None:
-    writer, state, notes = IndexWriter(out, session.first_line), SessionState(), Notes()
-    done, size = 0, max(recording.st_size, 1)
-    for event, position, length in session.records(notes):
-        if writer.wants_keyframe:
-            writer.keep(state, position)
-            if progress:
-                progress(min(max(position.frame, done) / size, 1.0))
-        writer.pass_event(event, position, length)
-        if not isinstance(event, UnknownKind):
-            apply(state, event)
-        done += length if not position.frame else 0
-    writer.finish(recording, state, notes.sentences())
-
-
-def _place_for_index(recording: Path) -> Path:
-    if is_own_folder(recording):
-        return index_path(recording)
-    target = cached_index_path(recording)
-    with suppress(OSError):  # without a place the index is for this process alone
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return target
-
-
-def _scratch_file(target: Path) -> IO[bytes]:
-    try:
-        return tempfile.NamedTemporaryFile("w+b", dir=target.parent, prefix=f".{target.name}.", delete=False)
-    except OSError:
-        return tempfile.TemporaryFile("w+b")
-
-
-def _publish(out: IO[bytes], target: Path) -> None:
-    """Gives a scratch file that has a name its place; a folder that became unwritable costs only the index."""
-    if isinstance(out.name, str):
-        try:
-            Path(out.name).replace(target)
-        except OSError:
-            _drop(out)
-
-
-def _drop(out: IO[bytes]) -> None:
-    if isinstance(out.name, str):
-        Path(out.name).unlink(missing_ok=True)

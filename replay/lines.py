@@ -29,6 +29,11 @@ class Position(NamedTuple):
 START = Position(0, 0, 1)
 
 
+def after(position: Position, size: int) -> Position:
+    """Where the line after one of `size` bytes begins."""
+    return Position(position.frame, position.skip + size, position.line + 1)
+
+
 class Line(NamedTuple):
     """`data` has no line end; it is None for a line over LINE_LIMIT. `ended` is False for a last line without an end."""
 

@@ -9,15 +9,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 
+from distmon.core.codec import UnknownKind
 from distmon.core.errors import DistmonError
 from distmon.core.events import AnyEvent, StepsRecorded
 from distmon.core.fold import apply
 from distmon.core.moments import Moment
 from distmon.core.pace import PacePoint
 from distmon.core.state import SessionState
-from distmon.replay.index import Index, open_index
-from distmon.replay.lines import START
+from distmon.replay.index import Index
+from distmon.replay.lines import START, Position, after
 from distmon.replay.marks import NAME_LENGTH, NamedMark, load_marks, save_marks
+from distmon.replay.open_index import open_index
 from distmon.replay.session_file import Notes, SessionFile, no_garbage_collection
 
 SLOWEST, FASTEST = 0.1, 1000.0
@@ -38,9 +40,8 @@ class Player:
         self._index = index if index is not None else open_index(session)
         self._clock = clock
         self._start = session.header.at
-        self._end = max(self._index.end, self._start)
-        self._events = session.events(Notes(), START)
-        self._pending: AnyEvent | None = next(self._events, None)
+        self._reader = Reader(session)
+        self._pending: AnyEvent | None = self._reader.next()
         self._now = 0.0
         self._target = self._start
         self._reached = True
@@ -49,7 +50,8 @@ class Player:
         self._speed = _within(speed)
         self._by_step = False
         self._marks = load_marks(session.path)
-        self._moments = self._all_moments()
+        self._moments: list[Moment] = []
+        self._moments_of = -1
         self._sought: SessionState | None = None
 
     @property
@@ -59,6 +61,20 @@ class Player:
     @property
     def duration_s(self) -> float:
         return self._end - self._start
+
+    @property
+    def _end(self) -> float:
+        return max(self._index.end, self._start)
+
+    @property
+    def behind_s(self) -> float | None:
+        """Seconds behind what was recorded last; None for a recording that is over."""
+        return self.duration_s - self.position_s if self._index.grows else None
+
+    @property
+    def live(self) -> bool:
+        """Whether there is nothing to steer: never, since a recording is shown."""
+        return False
 
     @property
     def started_at(self) -> float:
@@ -85,12 +101,18 @@ class Player:
     @property
     def moments(self) -> Sequence[Moment]:
         """What is worth a tick on the bar, in order of time; the viewer's own marks are among it."""
+        known = len(self._index.moments)
+        if known != self._moments_of:
+            named = [Moment(mark.at, "mark", "info", mark.name) for mark in self._marks]
+            self._moments = sorted([*self._index.moments[:known], *named], key=lambda moment: moment.at)
+            self._moments_of = known
         return self._moments
 
     @property
     def pace(self) -> tuple[float, Sequence[PacePoint]]:
         """Step times over the whole recording, and the seconds that each point stands for."""
-        return self._index.pace.width_s, self._index.pace.points
+        pace = self._index.pace
+        return pace.width_s, pace.points
 
     @property
     def notes(self) -> list[str]:
@@ -99,21 +121,24 @@ class Player:
 
     def poll(self) -> Iterator[AnyEvent]:
         """What has happened since the last call. Events that the caller does not take stay for the next."""
+        self._index.catch_up()
         self._advance()
         self._reached = False
+        if self._pending is None and self._index.grows:
+            self._pending = self._reader.next()
         while self._pending is not None:
             at = max(self._now, self._pending.at)
             if at > self._target:
                 break
-            event, self._pending, self._now = self._pending, next(self._events, None), at
+            event, self._pending, self._now = self._pending, self._reader.next(), at
             yield event
         self._reached = True
-        if self._pending is None and self._target >= self._end:
+        if self._pending is None and self._target >= self._end and not self._index.grows:
             self._playing = False
 
     def play(self) -> None:
         """Goes on; from the start, when it had come to the end."""
-        if self.at_end:
+        if self.at_end and not self._index.grows:
             self.seek(0.0)
         self._playing, self._last_clock = True, self._clock()
 
@@ -139,8 +164,7 @@ class Player:
         if name := " ".join(name.split())[:NAME_LENGTH]:
             marks.append(NamedMark(at, name))
         save_marks(self._session.path, marks)
-        self._marks = sorted(marks)
-        self._moments = self._all_moments()
+        self._marks, self._moments_of = sorted(marks), -1
 
     def position_of_mark(self, name: str) -> float:
         """Of a viewer's mark or one that the training script set. Raises DistmonError when there is none of this name."""
@@ -172,28 +196,23 @@ class Player:
             self.seek(self._moment_before(self._now) - self._start)
 
     def seek(self, position_s: float) -> None:
-        """Moves to a time; `take_state` then has the state of it."""
+        """Moves to a time; `take_state` then has the state of it. At the end of a recording under way it plays along."""
         at = self._start + min(max(position_s, 0.0), self.duration_s)
         with no_garbage_collection():
             state = self._fold_to(at)
+        if self._index.grows and at >= self._end:
+            self._playing = True
         self._sought, self._now, self._target, self._reached = state, state.now, at, True
         self._last_clock = self._clock()
-
-    def _all_moments(self) -> list[Moment]:
-        named = [Moment(mark.at, "mark", "info", mark.name) for mark in self._marks]
-        return sorted([*self._index.moments, *named], key=lambda moment: moment.at)
 
     def _fold_to(self, at: float) -> SessionState:
         """The state at a time; what follows is then pending."""
         state, position = self._index.start_for(at)
-        self._events.close()
-        self._events = self._session.events(Notes(), position)
-        self._pending = None
-        for event in self._events:
-            if event.at > at:
-                self._pending = event
-                break
+        self._reader.close()
+        self._reader = Reader(self._session, position)
+        while (event := self._reader.next()) is not None and event.at <= at:
             apply(state, event)
+        self._pending = event
         return state
 
     def take_state(self) -> SessionState | None:
@@ -203,7 +222,7 @@ class Player:
 
     def close(self) -> None:
         """Closes the files; the player plays no more."""
-        self._events.close()
+        self._reader.close()
         self._index.close()
 
     def _advance(self) -> None:
@@ -225,6 +244,35 @@ class Player:
                 break
             before = max(before, event.at)
         return before
+
+
+class Reader:
+    """The events of a recording from a position on. At the end it looks for more whenever the file has grown."""
+
+    def __init__(self, session: SessionFile, position: Position = START) -> None:
+        self._session = session
+        self._next = position
+        self._records = session.records(Notes(), position)
+        self._size = 0
+        """Of the file, at least, when `_records` began."""
+        self._ended = False
+
+    def next(self) -> AnyEvent | None:
+        """The next event; None where there is no more yet."""
+        if self._ended:
+            size = self._session.path.stat().st_size
+            if size == self._size:
+                return None
+            self._records, self._size, self._ended = self._session.records(Notes(), self._next), size, False
+        for event, position, length in self._records:
+            self._next = after(position, length)
+            if not isinstance(event, UnknownKind):
+                return event
+        self._ended = True
+        return None
+
+    def close(self) -> None:
+        self._records.close()
 
 
 def _within(speed: float) -> float:

@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
+import fcntl
 import math
 import os
 import stat
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from distmon.core.codec import encode_json
 from distmon.core.errors import DistmonError
 from distmon.core.events import AnyEvent, SessionStarted
 from distmon.core.fold import apply
 from distmon.core.state import SessionState
-from distmon.replay.index import IndexWriter, index_path
-from distmon.replay.lines import START, Position, is_packed, zstd
+from distmon.replay.index import Index, IndexWriter, index_path
+from distmon.replay.lines import START, Position, after, is_packed, zstd
 
 FLUSH_S = 1.0
 FRAME_BYTES = 1 << 20
 """A compressed recording starts a frame of its own after this many bytes, so that a reader can start there."""
 FOLDED_PARTIES = 256
-"""With more ranks and nodes than this the recorder keeps no states: the index gets them when it is first needed."""
+"""With more ranks and nodes than this the recorder folds no states: a viewer gives it its own, or the index gets them later."""
+
+
+class StatePlace(NamedTuple):
+    """Where a state is wanted: that of the first `events` events, before `position`; the latest of them is of `at`."""
+
+    events: int
+    position: Position
+    at: float
 
 
 class Recorder:
@@ -39,6 +49,7 @@ class Recorder:
         self.events = 0
         self._clock = clock
         self._file = _open_for_writing(path, append=append)
+        _lock(self._file)
         self._continues = append and os.fstat(self._file.fileno()).st_size > 0
         self._sink = _Packed(self._file) if is_packed(path) else _Plain(self._file)
         self._lines: list[bytes] = []
@@ -47,6 +58,10 @@ class Recorder:
         self._index_file: IO[bytes] | None = None
         self._position = START
         self._state: SessionState | None = SessionState()
+        self.index: Index | None = None
+        """Of what is recorded, for a viewer in this process; None where the recording goes on with an older one."""
+        self.wanted: StatePlace | None = None
+        """The state that a viewer may give, where the recorder folds none itself."""
         if self._continues:
             _drop_index(path)
             self._sink.start_on_a_new_line(_last_byte(path))
@@ -70,17 +85,27 @@ class Recorder:
         if not self._index:
             return
         try:
-            if self._state and self._index.wants_keyframe:
-                self._index.keep(self._state, self._position)
+            if self.wanted is None and self._index.wants_keyframe:
+                if self._state:
+                    self._index.keep(self._state, self._position, self._index.now)
+                else:
+                    self.wanted = StatePlace(self.events - 1, self._position, self._index.now)
             self._index.pass_event(event, self._position, size)
         except OSError:
             self._index = None  # unfinished, so that a reader makes it again
-        frame, skip, number = self._position
-        self._position = Position(frame, skip + size, number + 1)
+        self._position = after(self._position, size)
         if self._state:
             apply(self._state, event)
             if len(self._state.ranks) + len(self._state.nodes) > FOLDED_PARTIES:
                 self._state = None
+
+    def give(self, state: SessionState | None) -> None:
+        """The state that was wanted, or None where the viewer has passed the place by. May be called in another thread."""
+        wanted, index = self.wanted, self._index
+        if wanted is not None and state is not None and index is not None:
+            with suppress(OSError, ValueError):  # the index has come to an end meanwhile
+                index.keep(state, wanted.position, wanted.at)
+        self.wanted = None
 
     def flush(self) -> None:
         """Writes out what is waiting."""
@@ -97,6 +122,8 @@ class Recorder:
             return
         if new_frame is not None:
             self._position = Position(new_frame, 0, self._position.line)
+        if self.index is not None and self._index is not None:
+            self.index.readable_to = self._index.now
 
     def sync(self) -> None:
         """Waits until what was flushed is on the disk; may run in another thread than the rest."""
@@ -121,6 +148,8 @@ class Recorder:
                 self._index.finish(os.fstat(self._file.fileno()), self._state)
         except OSError as error:
             self._fail(error)
+        if self.index is not None:
+            self.index.grows = False
         self._file.close()
         if self._index_file:
             self._index_file.close()
@@ -139,6 +168,7 @@ class Recorder:
         except OSError:
             return  # a reader makes the index when it first needs it
         self._index = IndexWriter(self._index_file, first_line)
+        self.index = Index(target.open("rb"), self._index)
 
     def _fail(self, error: OSError) -> None:
         self.failed = f"{self.path}: recording stopped: {os.strerror(error.errno or 0)}"
@@ -222,6 +252,22 @@ def _open_for_writing(path: Path, *, append: bool) -> IO[bytes]:
 def _create(path: Path) -> IO[bytes]:
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     return os.fdopen(os.open(path, flags, 0o600), "ab", buffering=0)
+
+
+def _lock(file: IO[bytes]) -> None:
+    """Readers see by the lock that the recording goes on; it goes with the process. A file system without locks has none."""
+    with suppress(OSError):
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def is_being_written(path: Path) -> bool:
+    """Whether a recorder has the file open now."""
+    with suppress(OSError), path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 def _last_byte(path: Path) -> bytes:

@@ -106,7 +106,7 @@ class SessionFile:
         self.header = header
         self.first_line = first_line
 
-    def records(self, notes: Notes, position: Position = START) -> Iterator[Record]:
+    def records(self, notes: Notes, position: Position = START) -> Generator[Record, None, None]:
         """Everything of this session from a position on, unknown kinds included; what cannot be read goes into `notes`."""
         if self.header.format[1] > FORMAT_MINOR:
             notes.newer_minor = self.header.format[1]

@@ -14,8 +14,8 @@ from distmon.core.codec import encode_json
 from distmon.core.errors import DistmonError
 from distmon.core.state import SessionState
 from distmon.core.synthetic import Script, session
-from distmon.replay.index import open_index
 from distmon.replay.keyframe import BadKeyframe, decode_state, encode_state
+from distmon.replay.open_index import open_index
 from distmon.replay.recorder import Recorder
 from distmon.replay.session_file import Notes, open_session
 

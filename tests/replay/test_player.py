@@ -20,8 +20,9 @@ from distmon.core.measures import steps
 from distmon.core.state import SessionState
 from distmon.core.synthetic import Script, session
 from distmon.replay import index as index_module
-from distmon.replay.index import build_index, cached_index_path, index_path, open_index
+from distmon.replay.index import cached_index_path, index_path
 from distmon.replay.marks import marks_path
+from distmon.replay.open_index import build_index, open_index
 from distmon.replay.player import Player
 from distmon.replay.recorder import Recorder
 from distmon.replay.session_file import load_state, open_session

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from distmon.core.errors import DistmonError, UsageError
-from distmon.replay.index import open_index
+from distmon.replay.open_index import open_index
 from distmon.replay.player import FASTEST, SLOWEST, Player
 from distmon.replay.report.mask import plain
 from distmon.replay.session_file import SessionFile, open_session
