@@ -10,23 +10,17 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from distmon.core.errors import DistmonError, UsageError
+from distmon.launcher.actions import AddHost, DrainHost
 from distmon.launcher.driver.discovery import DiscoveryError, parse_discovered
+from distmon.launcher.facts import is_local
 from distmon.launcher.hosts import Host
-from distmon.wire.addresses import runtime_directory
+from distmon.launcher.rundir import RunningJob, running_jobs
 
 FILE_NAME = "hosts"
 _ALONE = "# this machine alone"
 _ADDED = re.compile(r"([\w.-]+)(?::(\d+))?")
-
-
-class RunningJob(NamedTuple):
-    """A job on this machine whose hosts can be changed."""
-
-    name: str
-    file: Path
 
 
 def script(path: Path) -> str:
@@ -71,19 +65,9 @@ def slots_of(hosts: Iterable[Host]) -> dict[str, int]:
     return {host.name: 1 if host.slots is None else host.slots for host in hosts}
 
 
-def running_jobs() -> list[RunningJob]:
-    """Of this user on this machine, the oldest first."""
-    found = []
-    for path in Path(runtime_directory()).glob(f"job-*-*/{FILE_NAME}"):
-        pid = path.parent.name.split("-")[1]
-        if pid.isdecimal() and Path(f"/proc/{pid}").exists():
-            found.append((path.stat().st_mtime, RunningJob(path.parent.name, path)))
-    return [job for _, job in sorted(found)]
-
-
 def find_job(name: str) -> RunningJob:
     """The job of that name, or the only one. Raises UsageError or DistmonError."""
-    jobs = running_jobs()
+    jobs = running_jobs(FILE_NAME)
     if name:
         jobs = [job for job in jobs if job.name == name]
         if not jobs:
@@ -101,6 +85,25 @@ def with_host(hosts: Mapping[str, int], word: str) -> dict[str, int]:
     if match is None or match[2] == "0":
         raise UsageError(f"{word!r} is not of the form NAME:SLOTS, as in: distmon hosts add node3:2")
     return {**hosts, match[1]: int(match[2] or 1)}
+
+
+def change_hosts(path: Path, action: AddHost | DrainHost) -> str:
+    """Let a host join or leave the job, and say which there are then. Raises DistmonError or UsageError."""
+    hosts = read_hosts(path)
+    if isinstance(action, DrainHost):
+        hosts = without_host(hosts, action.host)
+    else:
+        if is_alone(path) and not is_local(action.host.partition(":")[0]):
+            text = "cannot join: the job talks over the loopback; start it with --network-interface NAME"
+            raise UsageError(f"{action.host} {text}")
+        hosts = with_host(hosts, action.host)
+    write_hosts(path, hosts)
+    return f"{shown(hosts)}; the ranks follow at their next commit"
+
+
+def shown(hosts: Mapping[str, int]) -> str:
+    """Hosts as -H has them."""
+    return ", ".join(f"{name}:{slots}" for name, slots in hosts.items()) or "no host"
 
 
 def without_host(hosts: Mapping[str, int], name: str) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""The folder of one running job: sockets and ring files, gone with the job."""
+"""The folder of one running job: sockets and ring files, gone with the job. Which jobs there are."""
 
 from __future__ import annotations
 
@@ -6,11 +6,30 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from distmon.core.errors import DistmonError
 from distmon.wire.addresses import private_directory, runtime_directory
+
+
+class RunningJob(NamedTuple):
+    """A job of this user that a distmon on this machine runs."""
+
+    name: str
+    folder: Path
+
+
+def running_jobs(having: str) -> list[RunningJob]:
+    """Those with such a file in their folder, the oldest first."""
+    found = []
+    for path in Path(runtime_directory()).glob(f"job-*-*/{having}"):
+        pid = path.parent.name.split("-")[1]
+        if pid.isdecimal() and Path(f"/proc/{pid}").exists():
+            with suppress(FileNotFoundError):  # it ends just now
+                found.append((path.stat().st_mtime, RunningJob(path.parent.name, path.parent)))
+    return [job for _, job in sorted(found)]
 
 
 @contextmanager

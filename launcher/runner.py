@@ -148,6 +148,13 @@ class Runner:
         if not firm:
             threading.Thread(target=self._kill_if_stuck, name="stuck", daemon=True).start()
 
+    def signal(self, rank: int, signum: int) -> None:
+        """Send one rank a signal, wherever it runs; returns at once. Raises DistmonError before the ranks are there."""
+        with self._starting:
+            if self._driver is None:
+                raise DistmonError("no rank runs yet: the hosts are being prepared")
+        self._order(f"signal {rank} {signum}\n")
+
     # --- the hosts ---
 
     def _prepare(self, preparation: Preparation) -> None:

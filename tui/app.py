@@ -25,6 +25,8 @@ from distmon.tui.bindings import bindings_for, commands_for
 from distmon.tui.budget import Budget
 from distmon.tui.glyphs import AsciiFilter, ascii_only
 from distmon.tui.ports import Job, Player, Source
+from distmon.tui.rights import rights_of
+from distmon.tui.screens.acting import Acting
 from distmon.tui.screens.cockpit import Cockpit
 from distmon.tui.terminal import hung_up, on_hangup
 from distmon.tui.theme import ANSI, DARK, PALETTES, palette_named, textual_theme
@@ -68,6 +70,7 @@ class DistmonApp(App[int]):
         plain_colours = few_colours(environment)
         super().__init__(ansi_color=True if plain_colours else None)
         self.source, self.player, self.job = source, player, job
+        self.rights = rights_of(environment)
         self.state = state if state is not None else SessionState()
         self._budget = Budget()
         self._behind = False
@@ -99,7 +102,8 @@ class DistmonApp(App[int]):
 
     def get_default_screen(self) -> Screen[None]:
         self.take_events()
-        self.cockpit = Cockpit(facts(self.state), self.player, self.job)
+        self.cockpit = Cockpit(facts(self.state), self.player, self.job, self.rights)
+        self.acting = Acting(self.cockpit, self.job, self.rights)
         return self.cockpit
 
     def on_mount(self) -> None:
@@ -147,6 +151,9 @@ class DistmonApp(App[int]):
             os.kill(os.getpid(), signal.SIGHUP)
             return
         self.take_events()
+        if self.job is not None and self.job.restarting and not self.job.running:
+            self.exit(0)
+            return
         if self._measuring or (self._behind and time.monotonic() - self._drawn_at < LATEST_S):
             return
         fresh = self._budget.due(self.state.events)
@@ -184,7 +191,9 @@ class DistmonApp(App[int]):
         self.exit(return_code=128 + number)
 
     def action_leave(self) -> None:
-        if self.job is not None and self.job.running:
+        if self.job is not None and self.job.running and self.rights.read_only:
+            self.cockpit.say("read-only: leaving would end the job; from a shell: distmon stop")
+        elif self.job is not None and self.job.running:
             self.cockpit.ask("The job that was started here is still running.\nStop it and leave?", self._stop_and_leave)
         else:
             self.exit(0)
@@ -210,6 +219,9 @@ class DistmonApp(App[int]):
             return True
         return cockpit.allows(action) and not cockpit.question
 
+    def action_act(self, kind: str) -> None:
+        self.acting.begin(kind)
+
     def action_go(self, screen: str) -> None:
         self.cockpit.go(screen)
 
@@ -228,6 +240,9 @@ class DistmonApp(App[int]):
 
     def action_export(self) -> None:
         """Ask for a kind of file, and save the view in the current folder."""
+        if self.rights.served:
+            self.cockpit.say("from a browser no file is written; y copies")
+            return
         words = {"s": "svg", "h": "html", "t": "text", "c": "csv", "j": "json"}
         answers = {key: (kind.upper() if kind != "text" else "text", partial(self._save, kind)) for key, kind in words.items()}
         self.cockpit.choose("Save this screen as SVG, HTML or text,\nor the focused panel's data as CSV or JSON", answers)
@@ -269,7 +284,7 @@ class DistmonApp(App[int]):
         """Toast, bell, desktop and command, as the settings ask for them."""
         self._last_alert, settings = alert, self._alert_settings
         self.notify(alert.text, title="a shows it", severity=alert.severity, markup=False)
-        if settings is None:
+        if settings is None or self.rights.served:
             return
         if settings.bell:
             self.bell()

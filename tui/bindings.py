@@ -89,6 +89,16 @@ COMMANDS: tuple[Command, ...] = (
     Command("compare", ("c",), "compare", "the selected recording against the base", "Find", "sessions", 5),
     Command("delete", ("X", "delete"), "delete", "delete the selected recording; asks first", "Find", "sessions", 6),
     Command("collapse", ("c",), "same lines", "lines that several ranks wrote once, or each", "Find", "logs", 5),
+    *(
+        Command(f"act('{kind}')", (key,), label, help_text, "Job", "app")
+        for kind, key, label, help_text in (
+            ("stop", "K", "stop job", "end the job: politely, then at once; asks first"),
+            ("restart", "B", "restart job", "end the job and begin it again; asks first"),
+            ("signal", "I", "signal rank", "send one rank a signal, on whatever host; asks first"),
+            ("add_host", "H", "add host", "let a host join the elastic job; asks first"),
+            ("drain_host", "W", "drain host", "take a host out of the elastic job; asks first"),
+        )
+    ),
     Command("play_pause", ("space",), "play/pause", "play or pause", "Play", "bar", 1),
     Command("faster", ("plus", "equals_sign"), "faster", "play faster", "Play", "bar", 2),
     Command("slower", ("minus",), "slower", "play slower", "Play", "bar", 3),

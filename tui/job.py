@@ -11,11 +11,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
-from distmon.core.errors import DistmonError
-from distmon.core.events import AnyEvent, MembershipChanged, NoticeGiven, SessionStarted
+from distmon.core.errors import DistmonError, UsageError
+from distmon.core.events import ActionTaken, AnyEvent, MembershipChanged, NoticeGiven, SessionStarted
+from distmon.launcher.actions import AnyAction, RestartJob, SignalRank, StopJob, signal_number
 from distmon.launcher.agents import LocalAgent
+from distmon.launcher.control import ControlSocket
 from distmon.launcher.cycle import Cycle
 from distmon.launcher.facts import is_local
+from distmon.launcher.host_file import FILE_NAME, change_hosts, read_hosts
 from distmon.launcher.hosts import Host
 from distmon.launcher.plan import Plan
 from distmon.launcher.prepare import HostPreparation
@@ -55,7 +58,10 @@ class LaunchedJob:
         Raises DistmonError when the recording cannot be made or the agent of this machine does not start.
         """
         self.recording = recording
+        self.restarting = False
+        """Whether the same command is to run again once this job has ended."""
         self._plan = plan
+        self._hosts_file = job_folder / FILE_NAME
         self._cycle = cycle
         clock = self._clock = SteadyClock()
         started = SessionStarted(at=clock.now(), session_id=session_id, distmon_version=version("distmon"))
@@ -72,14 +78,17 @@ class LaunchedJob:
         keys = ViewerKeys(self._agents.viewer, {})
         subscription = Subscription([self._agent.address], since_start=True, keys=keys)
         self._session = LiveSession(started, subscription, self._launcher_events, clock, self._recorder, self._observe)
+        self._control: ControlSocket | None = None
         self._closer = threading.Thread(target=self._close_when_ended, name="distmon-closer", daemon=True)
 
     def start(self) -> None:
         """Starts the job. Raises DistmonError when its Python cannot be run."""
         self._session.start()
         try:
+            self._control = ControlSocket(self._hosts_file.parent, self.act)
             self._runner.start()
         except BaseException:
+            self._close_control()
             self._agent.stop()
             self._session.close()
             raise
@@ -90,8 +99,49 @@ class LaunchedJob:
         return self._session.poll()
 
     def stop(self, signum: int = signal.SIGINT) -> None:
-        """Ends the job: politely the first time, at once the second; returns at once."""
+        """Ends the job: politely the first time, at once the second; returns at once. It does not start again then."""
+        self.restarting = False
+        self._tell(StopJob(firm=self.stopping))
         self._runner.stop(signum)
+
+    def act(self, action: AnyAction) -> str:
+        """Does it, has it recorded, and says what happens now. Raises DistmonError or UsageError where it cannot be done."""
+        if not self._runner.running:
+            raise DistmonError("the job has ended")
+        match action:
+            case StopJob(firm=firm):
+                return self._told_to_stop(firm)
+            case RestartJob():
+                if self.stopping:
+                    raise DistmonError("the job is ending already")
+                self.restarting = True
+                self._tell(action)
+                self._runner.stop(signal.SIGTERM)
+                return "the job is ending, and starts again then"
+            case SignalRank(rank=rank, signal=name):
+                self._runner.signal(rank, signal_number(name))
+                self._tell(action)
+                return f"{name} is on its way to rank {rank}"
+        if self.hosts is None:
+            raise UsageError("the hosts of this job do not change: --min-np lets them, without a discovery script of its own")
+        said = change_hosts(self._hosts_file, action)
+        self._tell(action)
+        return said
+
+    @property
+    def hosts(self) -> dict[str, int] | None:
+        """Slots by host of an elastic job whose hosts distmon keeps; None of any other."""
+        return read_hosts(self._hosts_file) if self._plan.own_hosts else None
+
+    def _told_to_stop(self, firm: bool) -> str:
+        if firm and not self.stopping:
+            self._runner.stop(signal.SIGTERM)  # which is polite, whoever calls it first
+        firm = self.stopping
+        self.stop(signal.SIGTERM)
+        return "every rank is killed now" if firm else "the job is ending: SIGTERM to every rank, SIGKILL after 5 s"
+
+    def _tell(self, action: AnyAction) -> None:
+        self._notices.append(ActionTaken(at=self._clock.now(), action=action.NAME, detail=action.detail))
 
     @property
     def stopping(self) -> bool:
@@ -171,6 +221,7 @@ class LaunchedJob:
             if not self._agent.running and starts <= MAX_AGENT_STARTS:
                 starts += 1
                 self._start_agent_again(f"the agent of this machine died ({self._agent.death})")
+        self._close_control()
         self._agents.stop()
         if not self._agent.stop():
             # The ranks' rings outlive the agent: what it did not pass on is still there.
@@ -181,6 +232,10 @@ class LaunchedJob:
         self._session.wait_for_agents(AGENT_GOODBYE_S)
         self._tell_unmeasured(at_end=True)
         self._session.close()
+
+    def _close_control(self) -> None:
+        if self._control is not None:
+            self._control.close()
 
     def _start_agent_again(self, why: str) -> None:
         try:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from distmon.core.events import AnyEvent
 from distmon.core.moments import Moment
 from distmon.core.pace import PacePoint
 from distmon.core.state import SessionState
+
+if TYPE_CHECKING:
+    from distmon.launcher.actions import AnyAction
 
 
 class Source(Protocol):
@@ -84,6 +87,25 @@ class Job(Protocol):
     @property
     def running(self) -> bool: ...
 
+    @property
+    def stopping(self) -> bool:
+        """Whether it has been told to end."""
+        ...
+
+    @property
+    def restarting(self) -> bool:
+        """Whether it is to start again once it has ended."""
+        ...
+
+    @property
+    def hosts(self) -> Mapping[str, int] | None:
+        """Slots by host, where hosts can be added and drained."""
+        ...
+
     def stop(self) -> None:
         """Begin to end it; returns at once."""
+        ...
+
+    def act(self, action: AnyAction) -> str:
+        """Do it, and say in words what happens now; may wait a moment. Raises DistmonError where it cannot be done."""
         ...

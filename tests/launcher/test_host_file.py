@@ -1,35 +1,59 @@
 """The hosts of a running job that distmon keeps, and those that come and go."""
 
 import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from distmon.core.errors import DistmonError, UsageError
 from distmon.core.events import LaunchProgressed
+from distmon.launcher.actions import AddHost, AnyAction, DrainHost
+from distmon.launcher.control import ControlSocket
 from distmon.launcher.cycle import Cycle, CycleSpec, cycle_hosts, parse_cycle
-from distmon.launcher.host_file import find_job, read_hosts, running_jobs, with_host, without_host, write_hosts
+from distmon.launcher.host_file import FILE_NAME, change_hosts, find_job, read_hosts, with_host, without_host, write_hosts
+from distmon.launcher.rundir import running_jobs
 from distmon.tui.cli.main import main
 from tests.launcher.driving import python, run
 
+StartJob = Callable[[int, dict[str, int]], Path]
+
 
 @pytest.fixture
-def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The user's runtime folder for distmon."""
-    tmp_path.chmod(0o700)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    return tmp_path / "distmon"
+def runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The user's runtime folder for distmon; its path is short, because a socket's has a limit."""
+    folder = tempfile.mkdtemp(prefix="dm-")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
+    yield Path(folder, "distmon")
+    shutil.rmtree(folder)
 
 
-def job(runtime: Path, number: int, hosts: dict[str, int]) -> Path:
-    folder = runtime / f"job-{os.getpid()}-{number:06x}"
-    folder.mkdir(parents=True, mode=0o700)
-    write_hosts(folder / "hosts", hosts)
-    return folder / "hosts"
+@pytest.fixture
+def job(runtime: Path) -> Iterator[StartJob]:
+    """Starts what a running job has: its hosts, and the socket through which they are changed."""
+    sockets = []
+
+    def start(number: int, hosts: dict[str, int]) -> Path:
+        folder = runtime / f"job-{os.getpid()}-{number:06x}"
+        folder.mkdir(parents=True, mode=0o700)
+        write_hosts(folder / "hosts", hosts)
+
+        def act(action: AnyAction) -> str:
+            assert isinstance(action, AddHost | DrainHost)
+            return change_hosts(folder / "hosts", action)
+
+        sockets.append(ControlSocket(folder, act))
+        return folder / "hosts"
+
+    yield start
+    for socket in sockets:
+        socket.close()
 
 
-def test_hosts_are_added_and_removed_by_the_command(runtime: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = job(runtime, 1, {"a": 1})
+def test_hosts_are_added_and_removed_by_the_command(job: StartJob, capsys: pytest.CaptureFixture[str]) -> None:
+    file = job(1, {"a": 1})
     assert main(["hosts", "add", "b:2", "c"]) == 0
     assert read_hosts(file) == {"a": 1, "b": 2, "c": 1}
     assert main(["hosts", "add", "b:4"]) == 0
@@ -40,20 +64,20 @@ def test_hosts_are_added_and_removed_by_the_command(runtime: Path, capsys: pytes
     assert capsys.readouterr().out == f"{file.parent.name}: b:4, c:1\n"
 
 
-def test_what_cannot_be_meant_is_said(runtime: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_meant_is_said(job: StartJob, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["hosts", "add", "b"]) == 1
     assert "no elastic job" in capsys.readouterr().err
-    job(runtime, 1, {"a": 1})
+    job(1, {"a": 1})
     assert main(["hosts", "remove", "x"]) == 2 and main(["hosts", "add", "x:0"]) == 2 and main(["hosts", "add"]) == 2
     assert "has no host x; it has a" in capsys.readouterr().err
-    second = job(runtime, 2, {"z": 1})
+    second = job(2, {"z": 1})
     assert main(["hosts", "add", "b"]) == 2
     assert "--job" in capsys.readouterr().err
-    assert find_job(second.parent.name).file == second
+    assert find_job(second.parent.name).folder == second.parent
 
 
-def test_no_other_host_joins_a_job_on_the_loopback(runtime: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = job(runtime, 1, {"localhost": 1})
+def test_no_other_host_joins_a_job_on_the_loopback(job: StartJob, capsys: pytest.CaptureFixture[str]) -> None:
+    file = job(1, {"localhost": 1})
     write_hosts(file, {"localhost": 1}, alone=True)
     assert main(["hosts", "add", "node9.invalid:1"]) == 2
     assert "--network-interface" in capsys.readouterr().err
@@ -64,7 +88,7 @@ def test_no_other_host_joins_a_job_on_the_loopback(runtime: Path, capsys: pytest
 def test_jobs_that_have_gone_are_not_listed(runtime: Path) -> None:
     (runtime / "job-999999999-abc").mkdir(parents=True)
     (runtime / "job-999999999-abc" / "hosts").write_text("a:1\n")
-    assert running_jobs() == []
+    assert running_jobs(FILE_NAME) == []
     with pytest.raises(DistmonError, match="has ended"):
         read_hosts(runtime / "job-1-gone" / "hosts")
 

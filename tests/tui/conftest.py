@@ -21,6 +21,7 @@ from distmon.core.fold import apply
 from distmon.core.moments import Moment
 from distmon.core.pace import PacePoint
 from distmon.core.state import SessionState
+from distmon.launcher.actions import AnyAction
 from distmon.tui.app import DistmonApp
 from distmon.tui.budget import Budget
 
@@ -46,10 +47,18 @@ class ListSource:
 class FakeJob:
     running: bool = True
     stopped: int = 0
+    stopping: bool = False
+    restarting: bool = False
+    hosts: dict[str, int] | None = None
+    acted: list[AnyAction] = field(default_factory=list)
 
     def stop(self) -> None:
         self.stopped += 1
         self.running = False
+
+    def act(self, action: AnyAction) -> str:
+        self.acted.append(action)
+        return f"{action.NAME} is under way"
 
 
 @dataclass

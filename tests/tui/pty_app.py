@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from distmon.core.errors import DistmonError
 from distmon.core.events import AnyEvent
 from distmon.core.synthetic import Script, session
+from distmon.launcher.actions import AnyAction
 from distmon.tui.app import DistmonApp
 from distmon.tui.terminal import run_app
 
@@ -32,6 +33,11 @@ class RunningJob:
     """Says so when it is told to stop; past Textual, which takes prints for itself."""
 
     running = True
+    stopping = restarting = False
+    hosts = None
+
+    def act(self, action: AnyAction) -> str:
+        return action.NAME
 
     def stop(self) -> None:
         self.running = False

@@ -11,11 +11,15 @@ from importlib.metadata import version
 from typing import NoReturn, Protocol, cast
 
 from distmon.core.errors import DistmonError, UsageError, told
+from distmon.tui.rights import READ_ONLY
 
 VERBS = {
     "run": ("distmon.tui.cli.run", "launch a training job and watch it"),
     "sweep": ("distmon.tui.cli.sweep", "the same job with several numbers of ranks, and how it scales"),
     "record": ("distmon.tui.cli.record", "follow agents and record all that they have, without a screen"),
+    "stop": ("distmon.tui.cli.stop", "end a running job: politely, then at once"),
+    "restart": ("distmon.tui.cli.restart", "stop a running job and run the same command again"),
+    "signal": ("distmon.tui.cli.signal_", "send one rank of a running job a signal"),
     "hosts": ("distmon.tui.cli.hosts", "the hosts of a running elastic job: list, add, remove"),
     "pull": ("distmon.tui.cli.pull", "all that an agent's journal holds, at full rate, into a recording"),
     "replay": ("distmon.tui.cli.replay", "show a recorded session on the same screens"),
@@ -30,6 +34,8 @@ VERBS = {
     "doctor": ("distmon.tui.cli.doctor", "what would break a job here, or on the hosts that are named, and how to mend it"),
     "horovod": ("distmon.tui.cli.horovod", "build Horovod for a Python environment"),
 }
+
+SCREEN_FLAGS = {"--slow-link": "DISTMON_SLOW_LINK", "--read-only": READ_ONLY}
 
 
 class Verb(Protocol):
@@ -50,7 +56,7 @@ class Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and gives its exit code: 0, 1 for a failure, 2 for wrong usage, 130 for Ctrl-C, else the job's own."""
-    words = _without_slow_link(list(sys.argv[1:] if argv is None else argv))
+    words = _without_screen_flags(list(sys.argv[1:] if argv is None else argv))
     debug = "--debug" in words[: words.index("--")] if "--" in words else "--debug" in words
     try:
         return _dispatch_and_flush(words)
@@ -72,13 +78,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _without_slow_link(words: list[str]) -> list[str]:
-    """`--slow-link` goes with every verb that has a screen, and is told to it through the environment."""
+def _without_screen_flags(words: list[str]) -> list[str]:
+    """Flags that go with every verb that has a screen, which is told of them through the environment."""
     own = words[: words.index("--")] if "--" in words else words
-    if "--slow-link" not in own:
-        return words
-    os.environ["DISTMON_SLOW_LINK"] = "1"
-    return [word for word in own if word != "--slow-link"] + words[len(own) :]
+    os.environ.update({SCREEN_FLAGS[word]: "1" for word in own if word in SCREEN_FLAGS})
+    return [word for word in own if word not in SCREEN_FLAGS] + words[len(own) :]
 
 
 def _dispatch_and_flush(words: list[str]) -> int:
@@ -134,6 +138,7 @@ def _top_level(words: list[str]) -> int:
     parser.add_argument("--version", action="version", version=f"distmon {version('distmon')}")
     parser.add_argument("--debug", action="store_true", help="show tracebacks")
     parser.add_argument("--slow-link", action="store_true", help="draw new data every 2.5 seconds; goes with run and replay too")
+    parser.add_argument("--read-only", action="store_true", help="a screen that acts on nothing; goes with run and replay too")
     parser.add_argument("command", nargs="?", help=argparse.SUPPRESS)
     arguments = parser.parse_args(words)
     if arguments.command is not None:

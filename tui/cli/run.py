@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import signal
 import sys
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import NamedTuple
 
 from distmon.core.errors import UsageError
 from distmon.core.events import OutputWritten
@@ -24,9 +26,10 @@ from distmon.launcher.plan import Plan
 from distmon.launcher.reports import table
 from distmon.launcher.rundir import job_directory
 from distmon.launcher.settings import hosts_flags, load_settings, with_settings
-from distmon.launcher.spec import LOST_AFTER_S
+from distmon.launcher.spec import LOST_AFTER_S, JobSpec
 from distmon.replay.paths import new_recording, remove_recording
 from distmon.tui.cli.doctor import show_check
+from distmon.tui.cli.sessions import label
 from distmon.tui.format import clean
 from distmon.tui.job import LaunchedJob, new_session_id
 from distmon.tui.plain import PlainView, summary_lines
@@ -107,23 +110,46 @@ def run(arguments: argparse.Namespace) -> int:
         environment=environment,
         lost_after_s=arguments.lost_after,
     )
-    show_app = not arguments.headless and can_show_app()
+    ran = _run_once(spec, arguments)
+    while ran.again:
+        again = arguments.record and numbered(arguments.record)
+        sys.stderr.write(f"distmon: starting the job again{f', recorded in {again}' if again else ''}\n")
+        ran = _run_once(spec, argparse.Namespace(**{**vars(arguments), "record": again}))
+    return ran.code
+
+
+class Ran(NamedTuple):
+    """A job that has ended; `again` says that the user wants it restarted."""
+
+    code: int
+    again: bool = False
+
+
+def numbered(path: Path) -> Path:
+    """The first of NAME-2, NAME-3 ... that is not there yet."""
+    name = label(path)
+    free = (path.with_name(f"{name}-{number}{path.name.removeprefix(name)}") for number in itertools.count(2))
+    return next(candidate for candidate in free if not candidate.exists())
+
+
+def _run_once(spec: JobSpec, arguments: argparse.Namespace) -> Ran:
     session_id = new_session_id()
     with job_directory() as folder:
         plan, state = plan_job(spec, folder), SessionState()
         agent = load_settings(Path.cwd()).agent
         cycle = _cycle(arguments.cycle, plan, folder) if arguments.cycle else None
         if arguments.check:
-            return show_check(plan, agent, as_json=False)
+            return Ran(show_check(plan, agent, as_json=False))
         with _recording(arguments.record, script_of(spec.command), session_id, state) as recording:
             check = not arguments.no_check
             job = LaunchedJob(plan, folder, recording, session_id, check=check, agent=agent, cycle=cycle, debug=arguments.debug)
-            code = _with_screen(job, state) if show_app else _without_screen(job, state)
+            show_app = not arguments.headless and can_show_app()
+            ran = _with_screen(job, state) if show_app else Ran(_without_screen(job, state), job.restarting)
         if job.recording_failed:
             sys.stderr.write(f"distmon: {job.recording_failed}\n")
         elif recording.exists():
             sys.stderr.write(f"distmon: recorded in {recording}\n")
-    return code
+    return ran
 
 
 def _cycle(text: str, plan: Plan, folder: Path) -> Cycle:
@@ -155,7 +181,7 @@ def script_of(command: list[str]) -> str:
     return next((word for word in command if word.endswith(".py")), command[0])
 
 
-def _with_screen(job: LaunchedJob, state: SessionState) -> int:
+def _with_screen(job: LaunchedJob, state: SessionState) -> Ran:
     from distmon.tui.app import DistmonApp
 
     job.start()
@@ -168,7 +194,7 @@ def _with_screen(job: LaunchedJob, state: SessionState) -> int:
     for line in table(job.findings):  # the screen that showed them has gone
         sys.stderr.write(f"distmon: {clean(line)}\n")
     _print_summary(state)
-    return left_by if left_by > 128 else code
+    return Ran(left_by) if left_by > 128 else Ran(code, job.restarting)
 
 
 def _without_screen(job: LaunchedJob, state: SessionState) -> int:

@@ -14,6 +14,7 @@ from textual.widget import Widget
 from distmon.core.errors import DistmonError
 from distmon.tui.bindings import WHILE_HELPING, Command, bindings_for, commands_for
 from distmon.tui.ports import Job, Player
+from distmon.tui.rights import Rights
 from distmon.tui.screens.arrange import MIN_HEIGHT, MIN_WIDTH, Box, frame_places
 from distmon.tui.screens.board import Board
 from distmon.tui.screens.page import WINDOWS_S, Page
@@ -26,6 +27,8 @@ from distmon.tui.widgets.replay_bar import ReplayBar
 from distmon.tui.widgets.text_panel import TextBand, TextPanel
 
 FIRST = "overview"
+SHORT = 5
+"""Answers to a question that fit into one line."""
 
 
 Answers = Mapping[str, tuple[str, Callable[[], None] | None]]
@@ -42,9 +45,11 @@ class Cockpit(Screen[None]):
     Cockpit #header, Cockpit #tabs, Cockpit #verdict, Cockpit #footer, Cockpit #bar { background: $surface; }
     """
 
-    def __init__(self, facts: Facts, player: Player | None = None, job: Job | None = None) -> None:
+    def __init__(
+        self, facts: Facts, player: Player | None = None, job: Job | None = None, rights: Rights | None = None
+    ) -> None:
         super().__init__()
-        self.facts, self.player, self.job = facts, player, job
+        self.facts, self.player, self.job, self.rights = facts, player, job, rights or Rights()
         self.cross: float | None = None
         self.note = ""
         self.helping = False
@@ -150,7 +155,7 @@ class Cockpit(Screen[None]):
             if self.helping:
                 places["help"] = _centred(width, height, 100, 60)
             if self.question:
-                places["question"] = _centred(width, height, 64, 7)
+                places["question"] = _centred(width, height, 64, 7 + (len(self._answers) > SHORT))
         return places
 
     def page_changed(self) -> None:
@@ -352,6 +357,9 @@ class Cockpit(Screen[None]):
         self.say(event.text)
 
     def _ask_name(self, position_s: float, name: str) -> None:
+        if self.rights.refusal:
+            self.say(self.rights.refusal)
+            return
         what = "a name for this moment; empty takes the mark away" if name else "a name for this moment"
         self.read_line(what, name, partial(self._name_moment, position_s))
 

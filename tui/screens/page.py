@@ -10,6 +10,7 @@ from textual.app import ComposeResult
 from textual.widget import Widget
 
 from distmon.tui.ports import Job, Player
+from distmon.tui.rights import Rights
 from distmon.tui.screens.arrange import Box, Rows, in_rows, is_boxed, is_single, one_panel
 from distmon.tui.screens.board import Board
 from distmon.tui.screens.choices import Choices
@@ -32,6 +33,7 @@ class Frame(Protocol):
     """The moment that the crosshair of all charts is on."""
     player: Player | None
     job: Job | None
+    rights: Rights
 
     def say(self, note: str) -> None:
         """A note at the right end of the footer, until the next key."""
@@ -280,6 +282,13 @@ class Page(Board):
         if isinstance(focused, Panel) and focused in self.others:
             return focused
         return self.panels.get(self.choices.focused)
+
+    @property
+    def selected_rank(self) -> int | None:
+        """The rank that is selected in the table of ranks, where the screen has one."""
+        table = self.panels.get("ranks")
+        selected = table.model.selected if isinstance(table, RowsPanel) else None
+        return selected if isinstance(selected, int) else None
 
     def focus_ring(self) -> list[str]:
         """The parts that Tab goes through."""

@@ -124,7 +124,9 @@ class Sessions(Page):
     def action_delete(self) -> None:
         """Also one that cannot be opened; not the one under way."""
         found = self._known.get(self.table.model.selected or "")
-        if found is None:
+        if self.frame.rights.refusal:
+            self.frame.say(self.frame.rights.refusal)
+        elif found is None:
             self.frame.say("select a recording first")
         elif self._is_on_screen(found):
             self.frame.say("that is the session on the screen; leave it first")

@@ -115,11 +115,12 @@ def question_lines(question: str, answers: list[tuple[str, str]], palette: Palet
         *(Line([(fit(part, width, "centre"), style("text", bold=True))]) for part in question.split("\n")),
         Line(),
     ]
-    choices = Line()
-    for key, words in answers:
-        choices.add(key, style("key")).add(f" {words}   ", style("text"))
-    choices.add("Esc", style("key")).add(" closes", style("muted"))
-    return [*lines, Line([(" " * max((width - choices.width) // 2, 0), style("text"))]).extend(choices)]
+    rows = [Line()]
+    for key, words in [*answers, ("Esc", "closes")]:
+        if rows[-1].width + cells(f"{key} {words}") > width:
+            rows.append(Line())
+        rows[-1].add(key, style("key")).add(f" {words}   ", style("muted" if key == "Esc" else "text"))
+    return lines + [Line([(" " * max((width - row.width + 3) // 2, 0), style("text"))]).extend(row) for row in rows]
 
 
 def too_small_lines(palette: Palette, width: int, height: int, needed: tuple[int, int]) -> list[Line]:

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from distmon.tui.app import FRAME_S, SLOW_FRAME_S, DistmonApp
-from distmon.tui.cli.main import _without_slow_link
+from distmon.tui.cli.main import _without_screen_flags
 from distmon.tui.ports import Source
 
 
@@ -24,7 +24,7 @@ def test_the_flag_is_taken_before_the_command_only(
     monkeypatch: pytest.MonkeyPatch, words: list[str], left: list[str], slow: bool
 ) -> None:
     monkeypatch.setenv("DISTMON_SLOW_LINK", "")
-    assert _without_slow_link(words) == left
+    assert _without_screen_flags(words) == left
     assert (os.environ["DISTMON_SLOW_LINK"] == "1") is slow
 
 

@@ -1,0 +1,129 @@
+"""Acting on the job from the screen: each action says what it does and asks, and a read-only view refuses all of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from distmon.core import events as ev
+from distmon.core.events import AnyEvent
+from distmon.core.synthetic import Script, session
+from distmon.launcher.actions import AddHost, AnyAction, DrainHost, RestartJob, SignalRank, StopJob
+from distmon.tui.screens.acting import FIXED_HOSTS, NO_JOB
+
+if TYPE_CHECKING:
+    from tests.tui.conftest import FakeJob, Grid, OpenApp, Settle
+
+RUNNING: list[AnyEvent] = [
+    event
+    for event in session(Script(ranks=2, nodes=1, seconds=20))
+    if not isinstance(event, (ev.WorkerExited, ev.JobEnded, ev.SessionEnded))
+]
+KEYS = {"stop": "K", "restart": "B", "signal": "I", "add host": "H", "drain host": "W"}
+PROMPTED = {"signal": ("1", "enter", "1"), "add host": ("n", "2", ":", "2", "enter"), "drain host": ("n", "1", "enter")}
+DONE: dict[str, AnyAction] = {
+    "stop": StopJob(),
+    "restart": RestartJob(),
+    "signal": SignalRank(1, "SIGUSR1"),
+    "add host": AddHost("n2:2"),
+    "drain host": DrainHost("n1"),
+}
+
+
+@pytest.mark.parametrize("name", KEYS)
+async def test_an_action_is_asked_for_and_done_after_a_yes(
+    open_app: OpenApp, settle: Settle, text_grid: Grid, fake_job: type[FakeJob], name: str
+) -> None:
+    job = fake_job(hosts={"n1": 1, "n0": 1})
+    async with open_app(RUNNING, job=job) as (app, pilot, _):
+        await settle(pilot)
+        await pilot.press(KEYS[name], *PROMPTED.get(name, ()))
+        assert DONE[name].effect.split("\n")[0] in app.cockpit.question and not job.acted
+        assert any(DONE[name].effect.split("\n")[1] in row for row in text_grid(app))
+        await pilot.press("n")
+        assert not job.acted
+        await pilot.press(KEYS[name], *PROMPTED.get(name, ()), "y")
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        assert job.acted == [DONE[name]]
+        assert f"{name} is under way" in text_grid(app)[-1]
+
+
+async def test_a_job_that_is_ending_is_killed_by_a_second_stop(open_app: OpenApp, fake_job: type[FakeJob]) -> None:
+    job = fake_job(stopping=True)
+    async with open_app(RUNNING, job=job) as (app, pilot, _):
+        await pilot.press("K")
+        assert "Kill every rank at once" in app.cockpit.question
+        await pilot.press("y")
+        await app.workers.wait_for_complete()
+        assert job.acted == [StopJob(firm=True)]
+
+
+async def test_the_menu_of_signals_fits_into_a_small_screen(
+    open_app: OpenApp, settle: Settle, text_grid: Grid, fake_job: type[FakeJob]
+) -> None:
+    async with open_app(RUNNING, job=fake_job()) as (app, pilot, _):
+        await settle(pilot)
+        await pilot.press("4", "down", "I")
+        assert app.cockpit.prompt.value == "0"  # the selected rank
+        await pilot.press("enter")
+        shown = "\n".join(text_grid(app))
+        for word in ("1 USR1", "t TERM", "k KILL", "c CONT", "Esc closes"):
+            assert word in shown
+        await pilot.press("k")
+        assert "without a word" in app.cockpit.question
+
+
+@pytest.mark.parametrize("name", KEYS)
+async def test_a_read_only_view_refuses_every_action(
+    open_app: OpenApp, text_grid: Grid, fake_job: type[FakeJob], name: str
+) -> None:
+    job = fake_job(hosts={"n1": 1})
+    async with open_app(RUNNING, job=job, environment={"DISTMON_READ_ONLY": "1"}) as (app, pilot, _):
+        await pilot.press(KEYS[name], "y", "1", "enter")
+        assert not job.acted and not app.cockpit.question and not app.cockpit.prompting
+
+
+async def test_a_read_only_view_does_not_end_the_job_by_leaving(
+    open_app: OpenApp, text_grid: Grid, fake_job: type[FakeJob]
+) -> None:
+    job = fake_job()
+    async with open_app(RUNNING, job=job, environment={"DISTMON_READ_ONLY": "1"}) as (app, pilot, _):
+        await pilot.press("q")
+        assert "leaving would end the job" in text_grid(app)[-1] and not app.cockpit.question
+        job.running = False
+        await pilot.press("q")
+        assert app.return_value == 0 and not job.stopped
+
+
+@pytest.mark.parametrize("keys", [("I", "9", "enter"), ("I", "x", "enter"), ("H", " ", "enter"), ("W", "z", "enter")])
+async def test_what_names_nothing_is_not_asked_for(
+    open_app: OpenApp, fake_job: type[FakeJob], keys: tuple[str, ...]
+) -> None:
+    job = fake_job(hosts={"n1": 1, "n2": 1})
+    async with open_app(RUNNING, job=job) as (app, pilot, _):
+        await pilot.press(*keys)
+        assert not app.cockpit.question and app.cockpit.note and not job.acted
+
+
+async def test_without_a_job_or_with_fixed_hosts_it_says_so(
+    open_app: OpenApp, fake_job: type[FakeJob]
+) -> None:
+    async with open_app(RUNNING) as (app, pilot, _):
+        await pilot.press("K")
+        assert app.cockpit.note == NO_JOB
+    async with open_app(RUNNING, job=fake_job()) as (app, pilot, _):
+        await pilot.press("W")
+        assert app.cockpit.note == FIXED_HOSTS
+
+
+async def test_a_job_that_restarts_takes_the_screen_along(open_app: OpenApp, fake_job: type[FakeJob]) -> None:
+    job = fake_job(restarting=True)
+    async with open_app(RUNNING, job=job) as (app, pilot, _):
+        app.frame()
+        assert app.return_value is None
+        job.running = False
+        app.frame()
+        await pilot.pause()
+        assert app.return_value == 0

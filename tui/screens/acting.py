@@ -1,0 +1,109 @@
+"""The questions in which an operator acts on the job: each says what it will do, and does it when it is answered with yes."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from distmon.core.errors import DistmonError
+from distmon.launcher.actions import AddHost, AnyAction, DrainHost, RestartJob, SignalRank, StopJob, signal_named
+from distmon.tui.ports import Job
+from distmon.tui.rights import Rights
+
+if TYPE_CHECKING:
+    from distmon.tui.screens.cockpit import Cockpit
+
+NO_JOB = "no job was started here; from a shell: distmon stop, restart, signal or hosts"
+FIXED_HOSTS = "the hosts of this job are fixed; --min-np lets them change"
+_SIGNAL_KEYS = {"SIGUSR1": "1", "SIGUSR2": "2", "SIGINT": "i", "SIGTERM": "t", "SIGKILL": "k", "SIGSTOP": "s", "SIGCONT": "c"}
+
+
+class Acting:
+    """For one cockpit. Nothing is done without a question, and nothing at all where the rights forbid it."""
+
+    def __init__(self, cockpit: Cockpit, job: Job | None, rights: Rights) -> None:
+        self._cockpit, self._job, self._rights = cockpit, job, rights
+
+    def begin(self, kind: str) -> None:
+        """`stop`, `restart`, `signal`, `add_host` or `drain_host`."""
+        job = self._job
+        if self._rights.refusal or job is None or not job.running:
+            self._cockpit.say(self._rights.refusal or (NO_JOB if job is None else "the job has ended"))
+            return
+        begin: dict[str, Callable[[Job], None]] = {
+            "stop": lambda job: self._ask(job, StopJob(firm=job.stopping)),
+            "restart": lambda job: self._ask(job, RestartJob()),
+            "signal": self._signal,
+            "add_host": self._add_host,
+            "drain_host": self._drain_host,
+        }
+        begin[kind](job)
+
+    def _ask(self, job: Job, action: AnyAction) -> None:
+        self._cockpit.ask(action.effect, partial(self._do, job, action))
+
+    def _do(self, job: Job, action: AnyAction) -> None:
+        self._cockpit.app.run_worker(self._done(job, action), name="act")
+
+    async def _done(self, job: Job, action: AnyAction) -> None:
+        """In a thread: a host's name may have to be looked up."""
+        try:
+            said = await asyncio.to_thread(job.act, action)
+        except DistmonError as error:
+            said = str(error)
+        self._cockpit.say(said)
+
+    # --- one rank -------------------------------------------------------------------------------------------------
+
+    def _signal(self, job: Job) -> None:
+        ranks = sorted(self._cockpit.facts.state.ranks)
+        if not ranks:
+            self._cockpit.say("no rank runs yet")
+            return
+        numbers = "0" if len(ranks) == 1 else f"{ranks[0]} to {ranks[-1]}"
+        selected = self._cockpit.page.selected_rank
+        self._cockpit.read_line(
+            f"signal which rank? {numbers}", "" if selected is None else str(selected), partial(self._which_signal, job)
+        )
+
+    def _which_signal(self, job: Job, text: str) -> None:
+        if not (text.isascii() and text.isdigit() and int(text) in self._cockpit.facts.state.ranks):
+            self._cockpit.say(f"there is no rank {text}" if text else "no rank was named")
+            return
+        rank = self._cockpit.facts.state.ranks[int(text)]
+        answers = {
+            key: (name.removeprefix("SIG"), partial(self._ask, job, SignalRank(int(text), signal_named(name))))
+            for name, key in _SIGNAL_KEYS.items()
+        }
+        self._cockpit.choose(f"Send rank {text} on {rank.host} which signal?\nWhat it does is said before it is sent.", answers)
+
+    # --- hosts ----------------------------------------------------------------------------------------------------
+
+    def _add_host(self, job: Job) -> None:
+        if job.hosts is None:
+            self._cockpit.say(FIXED_HOSTS)
+            return
+        self._cockpit.read_line("add which host, with how many slots? NAME:SLOTS", "", partial(self._host_to_add, job))
+
+    def _host_to_add(self, job: Job, text: str) -> None:
+        if not re.fullmatch(r"[\w.-]+(:[1-9]\d*)?", text):
+            self._cockpit.say(f"{text!r} is not of the form NAME:SLOTS" if text else "no host was named")
+            return
+        self._ask(job, AddHost(text))
+
+    def _drain_host(self, job: Job) -> None:
+        hosts = job.hosts
+        if hosts is None:
+            self._cockpit.say(FIXED_HOSTS)
+            return
+        only = next(iter(hosts)) if len(hosts) == 1 else ""
+        self._cockpit.read_line(f"drain which host? {', '.join(hosts)}", only, partial(self._host_to_drain, job))
+
+    def _host_to_drain(self, job: Job, text: str) -> None:
+        if text not in (job.hosts or {}):
+            self._cockpit.say(f"the job has no host {text}" if text else "no host was named")
+            return
+        self._ask(job, DrainHost(text))
