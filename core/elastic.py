@@ -22,7 +22,10 @@ class Lost:
     """Rank-seconds."""
 
     detection: float
-    """From a death until the survivors notice, and from a slot's arrival until the others take notice of it."""
+    """From a death until the survivors notice, and from a slot's arrival until the others take notice of it.
+
+    Of a host that fell silent nobody sees the moment: there it is from the last step that all ranks ended.
+    """
     teardown: float
     """Shutting Horovod down, and the last moments of a worker whose slot was taken away."""
     rendezvous: float

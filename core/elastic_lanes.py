@@ -52,8 +52,6 @@ class _Block:
     rank: int
     started: float
     ended: float
-    usual_s: float
-    """Its usual step."""
 
 
 def lanes(state: SessionState) -> list[Lane]:
@@ -77,14 +75,14 @@ def lanes(state: SessionState) -> list[Lane]:
     return sorted(found, key=lambda lane: (order[lane.host], lane.local_rank, lane.segments[0].started if lane.segments else 0.0))
 
 
-def cut_short(deaths: list[float], after: float, noticed: float, usual_s: float) -> float:
-    """When the death happened that a worker noticed, whose last whole step had ended at `after` and whose steps take `usual_s`.
+def cut_short(deaths: list[float], after: float, noticed: float) -> float:
+    """When the death happened that a worker noticed, whose last whole step had ended at `after`.
 
     A process that is killed is gone for its launcher some time after its connections have closed. Of a host that fell silent
-    nobody saw the moment: all ranks stop in the step that needs it, and the middle of that step is off by half of it at most.
+    nobody saw the moment: its loss begins with the end of the last step that all ranks made, and the step under way is waiting.
     """
     death = next((death for death in deaths if after < death <= noticed + LATE_EXIT_S), None)
-    return min(after + usual_s / 2 if death is None else death, noticed)
+    return after if death is None else min(death, noticed)
 
 
 def made_until(state: SessionState, generation: Generation, rank: RankSteps) -> float:
@@ -123,7 +121,7 @@ def _blocks(state: SessionState) -> dict[str, list[_Block]]:
         for rank in generation.ranks.values():
             if rank.first_start is not None and rank.last_end is not None:
                 ended = made_until(state, generation, rank)
-                found[rank.worker].append(_Block(number, rank.rank, rank.first_start, ended, rank.usual_step_s()))
+                found[rank.worker].append(_Block(number, rank.rank, rank.first_start, ended))
     return found
 
 
@@ -255,14 +253,13 @@ class _Life:
         if not _failed(self.life):
             return [Segment(TAIL, started, ended)]
         if self.life.lost:
-            cut = min(started + block.usual_s / 2, ended)
-            return [Segment("redone", started, cut, block.generation, block.rank)]  # and an empty slot from then on
+            return []  # an empty slot from its last step on
         # Once the others know, they go on without it.
         return self._failure(block, started, max(min(ended, self.noticed.get(block.generation, ended)), started))
 
     def _failure(self, block: _Block, started: float, ended: float) -> list[Segment]:
         """A step is cut short by the first death, which the worker then takes time to notice."""
-        cut = cut_short(self.deaths, started, ended, block.usual_s)
+        cut = cut_short(self.deaths, started, ended)
         pieces = [
             Segment("redone", started, cut, block.generation, block.rank),
             Segment("detection", cut, ended, block.generation, block.rank),

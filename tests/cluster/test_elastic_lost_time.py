@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import sys
-import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -22,9 +19,11 @@ from tests.elastic import truth
 pytest.importorskip("horovod.torch", reason="needs Horovod and PyTorch: make test sets them up")
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
-SECONDS, STEP_S = 130, 0.04
+SECONDS, STEP_S = 300, 0.02
+"""Of the job where nothing ends it; of a step."""
+STEPS = 60
 LIMIT_S = 120.0
-FLAGS = "--min-np 1 --max-np 3 --network-interface eth0 --gloo-timeout-seconds 30 --blacklist-cooldown-range 2 4 --lost-after 10"
+FLAGS = "--min-np 1 --max-np 3 --network-interface eth0 --gloo-timeout-seconds 20 --blacklist-cooldown-range 2 4 --lost-after 10"
 
 
 @pytest.fixture
@@ -45,8 +44,7 @@ def test_a_join_a_cut_and_a_return(cluster: Cluster, job: ClusterJob) -> None:
     job.wait_for("samples/s", LIMIT_S)
     cluster.join("node3")
     job.wait_for("rendezvous 1: 3 ranks", LIMIT_S)
-    assert not eventually(LIMIT_S, lambda: len(_trained(job.folder / "logs")) < 3), job.text()
-    time.sleep(3)  # some steps of all three
+    _train(job, processes=3)
     cluster.cut("node2")
     cut = cluster.truth.last("cut", "node2").began
     job.wait_for("rendezvous 2: 2 ranks", LIMIT_S)
@@ -54,8 +52,10 @@ def test_a_join_a_cut_and_a_return(cluster: Cluster, job: ClusterJob) -> None:
     cluster.heal("node2")
     job.wait_for("rank . on node2|host left node2", LIMIT_S)
     cluster.join("node2")
-    job.wait_for("rendezvous .: 3 ranks(?s:.*)rendezvous .: 3 ranks|rendezvous [34]: 3 ranks", LIMIT_S)
-    assert job.end(SECONDS + LIMIT_S) == 0, job.text()
+    job.wait_for("rendezvous [34]: 3 ranks", LIMIT_S)
+    _train(job, processes=4)
+    (job.folder / "logs" / "over").touch()
+    assert job.end(LIMIT_S) == 0, job.text()
     state = SessionState()
     for event in job.events():
         apply(state, event)
@@ -63,21 +63,25 @@ def test_a_join_a_cut_and_a_return(cluster: Cluster, job: ClusterJob) -> None:
     books = elastic.accounts(state)
     assert books is not None
     found, right = books.lost.parts(), _right(job, state, cut)
-    table = json.dumps({part: [round(found[part], 3), round(right[part], 3)] for part in found}, indent=1)
+    rows = [f"{part:15}{found[part]:9.3f} s, by the harness {right[part]:9.3f} s" for part in found]
+    table = "\n".join(rows)
+    sys.stdout.write(f"{table}\n")
     for part, seconds in right.items():
-        # Nobody sees the moment of a cut, and up to the last second of the lost rank's steps is lost with its host.
-        blur = 1.1 if part in ("redone", "below_capacity") else 0.0
-        assert found[part] == pytest.approx(seconds, abs=max(0.1, 0.05 * seconds) + blur), (
-            f"{part}: {table}\n{_shown(job, state)}"
-        )
+        assert found[part] == pytest.approx(seconds, abs=max(0.1, 0.05 * seconds)), f"{part}:\n{table}\n{_shown(job, state)}"
     unseen = sum(
         s.ended - s.started for lane in lanes(state) for s in lane.segments if s.kind == "unseen" and s.ended > books.started
     )
     assert books.unexplained_s <= unseen + 0.005 * books.capacity_s
 
 
-def _trained(folder: Path) -> list[Path]:
-    return [path for path in folder.glob("*.log") if '"step"' in path.read_text()]
+def _train(job: ClusterJob, processes: int) -> None:
+    """Wait until so many processes have trained in all, and the youngest of them for STEPS steps."""
+
+    def missing() -> bool:
+        made = [path.read_text().count('"step"') for path in (job.folder / "logs").glob("*.log")]
+        return len(made) < processes or min(made) < STEPS
+
+    assert not eventually(LIMIT_S, missing), job.text()
 
 
 def _shown(job: ClusterJob, state: SessionState) -> str:
@@ -97,7 +101,7 @@ def _right(job: ClusterJob, state: SessionState, cut: float) -> dict[str, float]
     assert own is not None
     offset = first.at - own
     lost = next(p for p in processes if p.slot == "node2:0")
-    lost.killed = cut - offset
+    lost.killed, lost.silent = cut - offset, True
     joins = [e for e in state.membership if e.change == "host_joined" and (e.host == "node3" or e.at > cut)]
     latest = {e.host: e.at - offset for e in joins}
     return truth.lost(processes, 3, list(latest.items()))

@@ -18,11 +18,17 @@ class Note:
 
 @dataclass
 class Process:
-    """One worker's log, and when it was killed."""
+    """One worker's log, and when it was killed, or its host was cut off."""
 
     slot: str
     notes: list[Note]
     killed: float | None = None
+    silent: bool = False
+    """Of a cut nobody is told: it counts from the last step that each rank ended before it."""
+
+    def before(self, at: float, *what: str) -> float | None:
+        """When one of these was noted last before `at`."""
+        return max((note.at for note in self.notes if note.what in what and note.at < at), default=None)
 
     def first(self, what: str, after: float = 0.0) -> float | None:
         return next((note.at for note in self.notes if note.what == what and note.at > after), None)
@@ -50,16 +56,16 @@ def lost(processes: list[Process], ranks: int, joined: Iterable[tuple[str, float
     """Rank-seconds of each part, from the first step to the last. `joined`: (host, when the discovery told of its return)."""
     begun = min(at for p in processes if (at := p.first("training")) is not None)
     ended = max(note.at for p in processes for note in p.notes if note.what == "step")
-    killed = [p.killed for p in processes if p.killed is not None]
     for p in processes:
         if p.killed is not None:
             p.notes = [note for note in p.notes if note.at < p.killed]
+    killed = [p for p in processes if p.killed is not None]
     parts = dict.fromkeys(("detection", "teardown", "rendezvous", "initialisation", "sync", "redone"), 0.0)
     for p in processes:
         for part, seconds in _of_process(p, begun, killed).items():
             parts[part] += seconds
     changes = sorted(note.at for p in processes for note in p.notes if note.what == CHANGE)
-    lives = [(p.notes[0].at, ended if p.killed is None else p.killed) for p in processes]
+    lives = [(p.notes[0].at, ended if p.killed is None else _loss(p, p, p.killed)) for p in processes]
     for host, seen in joined:
         start = next(p.notes[0].at for p in processes if p.slot.startswith(host + ":") and p.notes[0].at > seen)
         noticed = next(at for at in changes if at > seen)
@@ -70,27 +76,33 @@ def lost(processes: list[Process], ranks: int, joined: Iterable[tuple[str, float
     return {**parts, "below_capacity": ranks * (ended - begun) - alive}
 
 
-def _of_process(process: Process, begun: float, killed: list[float]) -> dict[str, float]:
+def _of_process(process: Process, begun: float, killed: list[Process]) -> dict[str, float]:
     parts = {"sync": process.pairs("sync", begun), "rendezvous": process.pairs("init", begun)}
     parts |= dict.fromkeys(("detection", "teardown", "initialisation", "redone"), 0.0)
     for note in process.notes:
         if note.what == FAILURE:
-            death = min(max(at for at in killed if at < note.at + LATE_EXIT_S), note.at)
-            parts["detection"] += note.at - death
-            parts["redone"] += _undone(process, death)
+            dead = max((p for p in killed if (p.killed or 0.0) < note.at + LATE_EXIT_S), key=lambda p: p.killed or 0.0)
+            loss = min(_loss(process, dead, dead.killed or 0.0), note.at)
+            parts["detection"] += note.at - loss
+            parts["redone"] += _undone(process, dead, loss)
         if note.what in (FAILURE, CHANGE):
             parts["teardown"] += (process.first("shutdown_end", note.at) or note.at) - note.at
         if note.what == "training" and note.at > begun:
             parts["initialisation"] += _getting_ready(process, begun, note.at)
     if process.killed is not None:
-        parts["redone"] += _undone(process, process.killed)
+        parts["redone"] += _undone(process, process, _loss(process, process, process.killed))
     return parts
 
 
-def _undone(process: Process, death: float) -> float:
-    """From the last commit before the death to it."""
-    committed = max((n.at for n in process.notes if n.what in ("commit", "training") and n.at < death), default=death)
-    return death - committed
+def _loss(process: Process, dead: Process, killed: float) -> float:
+    """When the loss of another one, or of itself, began for a process."""
+    return (process.before(killed, "step") or killed) if dead.silent else killed
+
+
+def _undone(process: Process, dead: Process, loss: float) -> float:
+    """From the last commit before the death to the loss."""
+    committed = process.before(dead.killed or loss, "commit", "training")
+    return 0.0 if committed is None else max(loss - committed, 0.0)
 
 
 def _getting_ready(process: Process, begun: float, training: float) -> float:

@@ -1,6 +1,7 @@
 """An elastic training that keeps a log of its own clock: `truth_script.py FOLDER SECONDS STEP_S`.
 
-It knows nothing of distmon. Each process writes CLOCK_MONOTONIC at everything that happens to it, as JSON lines.
+It ends after SECONDS, or once there is a file FOLDER/over. It knows nothing of distmon. Each process writes CLOCK_MONOTONIC at
+everything that happens to it, as JSON lines.
 """
 
 import json
@@ -73,7 +74,8 @@ def train(state: Any) -> None:
             optimizer.step()
             note("step")
             if steps % STEPS_PER_COMMIT == 0:
-                over = hvd.broadcast_object(time.time() - state.started > SECONDS, name="over")
+                enough = time.time() - state.started > SECONDS or (FOLDER / "over").exists()
+                over = hvd.broadcast_object(enough, name="over")
                 state.commit()
                 if over:
                     return
