@@ -23,7 +23,7 @@ SECONDS, STEP_S = 300, 0.02
 """Of the job where nothing ends it; of a step."""
 STEPS = 60
 LIMIT_S = 120.0
-FLAGS = "--min-np 1 --max-np 3 --network-interface eth0 --gloo-timeout-seconds 20 --blacklist-cooldown-range 2 4 --lost-after 10"
+FLAGS = "--min-np 1 --max-np 3 --network-interface eth0 --gloo-timeout-seconds 30 --blacklist-cooldown-range 2 4 --lost-after 10"
 
 
 @pytest.fixture
