@@ -177,6 +177,19 @@ class NoticeGiven(Event, frozen=True, kw_only=True):
     source: str = ""
 
 
+class HostReachChanged(Event, frozen=True, kw_only=True):
+    """A host of the job no longer answers its launcher, or answers again."""
+
+    host: str
+    answers: bool
+    since: Moment
+    """Its last word before the silence."""
+    ranks: list[int] = []
+    """Those that it has."""
+    given_up_after_s: Duration | None = None
+    """Of silence; None where it is waited for without an end."""
+
+
 class ActionTaken(Event, frozen=True, kw_only=True):
     """An operator acted on the job from a viewer."""
 
@@ -629,6 +642,7 @@ AnyEvent = (
     | OutputWritten
     | JobEnded
     | NoticeGiven
+    | HostReachChanged
     | ActionTaken
     | MarkSet
     | MembershipChanged

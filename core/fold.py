@@ -22,6 +22,7 @@ from distmon.core.state import (
     REPEATED_WITHIN_LINES,
     REPEATED_WITHIN_S,
     GpuMeans,
+    HostSilence,
     LogEntry,
     NodeState,
     OutputLine,
@@ -98,6 +99,7 @@ def _worker_started(state: SessionState, event: ev.WorkerStarted) -> None:
     rank.host, rank.local_rank, rank.pid = event.host, event.local_rank, event.pid
     rank.started_at, rank.exited_at, rank.exit_code, rank.signal, rank.cause = event.at, None, None, "", ""
     rank.stopped = False
+    _answers(state, event.host, event.at)
     if state.job.first_worker_at is None or event.at < state.job.first_worker_at:
         state.job.first_worker_at = event.at
     if _elastic(state):
@@ -156,6 +158,26 @@ def _job_ended(state: SessionState, event: ev.JobEnded) -> None:
 
 def _notice_given(state: SessionState, event: ev.NoticeGiven) -> None:
     _say(state, event.at, event.severity, event.text, None, event.source)
+
+
+def _host_reach_changed(state: SessionState, event: ev.HostReachChanged) -> None:
+    silence_s = event.at - event.since
+    if event.answers:
+        _answers(state, event.host, event.at)
+        _say(state, event.at, "info", f"{event.host} answers again after {silence_s:.0f} s", None, event.host)
+        return
+    state.host_silences.append(HostSilence(event.host, event.since, event.ranks))
+    who = f"{event.host} (rank {', '.join(map(str, event.ranks))})" if event.ranks else event.host
+    limit = event.given_up_after_s
+    until = f"; it is given up {limit:g} s after its last word" if limit is not None else ""
+    text = f"{who} has not answered for {silence_s:.0f} s: its network may be cut{until}"
+    _say(state, event.at, "warning", text, None, event.host)
+
+
+def _answers(state: SessionState, host: str, at: float) -> None:
+    for past in state.host_silences:
+        if past.host == host and past.until is None:
+            past.until = at
 
 
 def _action_taken(state: SessionState, event: ev.ActionTaken) -> None:
@@ -473,6 +495,7 @@ _HANDLERS: dict[type, _Handler] = {
     ev.OutputWritten: _output_written,
     ev.JobEnded: _job_ended,
     ev.NoticeGiven: _notice_given,
+    ev.HostReachChanged: _host_reach_changed,
     ev.ActionTaken: _action_taken,
     ev.MarkSet: _mark_set,
     ev.MembershipChanged: _membership_changed,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from distmon.core.events import StackTaken
 from distmon.core.quantiles import median
+from distmon.core.reach import ranks_out_of_reach
 
 if TYPE_CHECKING:
     from distmon.core.state import SessionState
@@ -111,6 +112,8 @@ def find_hang(state: SessionState) -> Hang | None:
     unheard = {rank for rank in generation.ranks if rank not in fresh and not _exited(state, rank)}
     if unheard and silent < SILENT_STEPS * usual + MARGIN_S + LAST_STACKS_S:
         return None
+    # They cannot be asked: their host is the story, and not a place in the script.
+    unheard -= ranks_out_of_reach(state, unheard)
     return _judge(watch, last, state.now, usual, fresh, unheard)
 
 

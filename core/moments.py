@@ -36,6 +36,9 @@ def moment_of(event: ev.AnyEvent) -> Moment | None:
             return Moment(event.at, "checkpoint", "info", f"checkpoint, {event.duration_s:.1f} s") if event.rank == 0 else None
         case ev.NoticeGiven(severity=severity) if severity != "info":
             return Moment(event.at, "other", severity, event.text)
+        case ev.HostReachChanged(answers=answers):
+            text = f"{event.host} answers again" if answers else f"{event.host} does not answer"
+            return Moment(event.at, "other", "info" if answers else "warning", text)
         case ev.GapFound():
             return Moment(event.at, "other", "warning", f"{event.lost_records} records of {event.node} are lost")
         case ev.ClockStepped():

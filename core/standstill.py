@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from distmon.core.finding import Verdict, since_start
 from distmon.core.hangs import Hang, describe, patience_s, pause_of, stands_at
-from distmon.core.state import NodeState, SessionState
+from distmon.core.reach import hosts_out_of_reach, silent_nodes
+from distmon.core.state import SessionState
 from distmon.core.steps import Generation
 
 STALL_S = 10.0
 HOST_GONE_S = 4.0
 """Of silence of all ranks, where a host is silent too."""
-SILENT_S = 5.0
-"""Of an agent, or three of its intervals."""
 
 
 def standstill(state: SessionState, generation: Generation | None) -> Verdict | None:
@@ -21,7 +20,7 @@ def standstill(state: SessionState, generation: Generation | None) -> Verdict | 
     last = max((r.last_end or 0.0) for r in generation.ranks.values())
     usual = max(r.usual_step_s() for r in generation.ranks.values())
     silence, hang = state.now - last, state.hang_watch.current
-    gone = _gone_hosts(state)
+    gone = _gone_hosts(state, generation)
     if gone and silence > max(HOST_GONE_S, 5 * usual):
         return _host_gone(state, last, gone)
     if hang is not None:
@@ -38,11 +37,6 @@ def standstill(state: SessionState, generation: Generation | None) -> Verdict | 
         from_s=since_start(state, last),
         to_s=since_start(state, state.now),
     )
-
-
-def silent_nodes(state: SessionState) -> list[NodeState]:
-    """Nodes with an agent of which nothing has come for longer than usual, and that have not said goodbye."""
-    return [node for node in state.nodes.values() if node.left_at is None and 0 < node.last_heard < state.now - _patience(node)]
 
 
 def silent_agents(state: SessionState) -> Verdict | None:
@@ -65,29 +59,30 @@ def silent_agents(state: SessionState) -> Verdict | None:
     )
 
 
-def _patience(node: NodeState) -> float:
-    return max(SILENT_S, 3 * node.sample.interval_s if node.sample is not None else 0.0)
+def _gone_hosts(state: SessionState, generation: Generation) -> dict[str, float]:
+    """Hosts of its ranks that are out of reach -> their last word."""
+    world = generation.world_size or len(generation.ranks)
+    of_ranks = {rank.host for rank in state.ranks.values() if rank.rank < world}
+    return {host: since for host, since in sorted(hosts_out_of_reach(state).items()) if host in of_ranks}
 
 
-def _gone_hosts(state: SessionState) -> list[str]:
-    """Hosts of ranks whose nodes are silent."""
+def _host_gone(state: SessionState, last: float, gone: dict[str, float]) -> Verdict:
+    silence, hosts = state.now - last, list(gone)
     of_ranks = {rank.host for rank in state.ranks.values()}
-    return sorted({node.host for node in silent_nodes(state)} & of_ranks)
-
-
-def _host_gone(state: SessionState, last: float, gone: list[str]) -> Verdict:
-    silence = state.now - last
-    of_ranks = {rank.host for rank in state.ranks.values()}
-    everywhere = len(of_ranks) > 1 and of_ranks <= set(gone)
-    who = "any host" if everywhere else gone[0] + f" and {len(gone) - 1} more" * (len(gone) > 1)
-    cut = "the way from here to them is cut, or all are down" if everywhere else "it is down or cut off"
+    everywhere = len(of_ranks) > 1 and of_ranks <= gone.keys()
+    who = "no host answers" if everywhere else f"{hosts[0]} does not answer"
+    if len(hosts) > 1 and not everywhere:
+        who = f"{hosts[0]} and {len(hosts) - 1} more do not answer"
+    cut = "the way from here to them is cut, or all are down" if everywhere else "down or cut off"
+    since = min(gone.values())
     return Verdict(
         kind="stall",
-        text=f"nothing is heard from {who}: {cut}; no step for {silence:.0f} s",
-        evidence=f"no rank has finished a step and no agent of {', '.join(gone)} has told anything for as long",
+        text=f"{who} since {state.now - since:.0f} s: {cut}; no step for {silence:.0f} s",
+        evidence=f"no rank has finished a step, and nothing is heard from {', '.join(hosts)}",
         try_first="see whether it is up and its network works; the others wait for it as long as Gloo's time-out lets them",
-        host=gone[0] if not everywhere else "",
-        from_s=since_start(state, last),
+        check="it answers again, or the job goes on without it",
+        host=hosts[0] if not everywhere else "",
+        from_s=since_start(state, since),
         to_s=since_start(state, state.now),
     )
 

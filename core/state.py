@@ -80,6 +80,17 @@ class RankState:
     """End of the last span of each kind: what ends no later was told before."""
 
 
+@dataclass(slots=True)
+class HostSilence:
+    """A time in which a host of the job did not answer its launcher."""
+
+    host: str
+    since: float
+    ranks: list[int]
+    until: float | None = None
+    """When it answered again, or a new worker was started on it; None while it lasts."""
+
+
 @dataclass(slots=True, frozen=True)
 class Span:
     span: str
@@ -215,6 +226,7 @@ class SessionState:
     """Of a job whose ranks may come and go; empty else."""
     clock_offsets: dict[str, float] = field(default_factory=dict)
     """Node -> seconds that are added to its times, where its clock surely differs from the viewer's."""
+    host_silences: list[HostSilence] = field(default_factory=list)
     gaps: list[GapFound] = field(default_factory=list)
     log: deque[LogEntry] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
     output: deque[OutputLine] = field(default_factory=lambda: deque(maxlen=OUTPUT_LINES))

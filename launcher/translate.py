@@ -11,6 +11,7 @@ from distmon.core.events import (
     AnyEvent,
     DiscoveryReported,
     Failure,
+    HostReachChanged,
     JobEnded,
     LaunchProgressed,
     LaunchStage,
@@ -65,6 +66,9 @@ class Translator:
                 return NoticeGiven(at=at, severity="warning", text=_leftovers(record), source=SOURCE)
             case "notice":
                 return NoticeGiven(at=at, severity=record["severity"], text=record["text"], source=SOURCE)
+            case "host_reach":
+                told = {name: record[name] for name in ("host", "answers", "ranks", "given_up_after_s")}
+                return HostReachChanged(at=at, since=self._at(record["since"]), **told)
             case "ended":
                 return _ended(at, record)
         return None

@@ -272,13 +272,14 @@ class Job:
             worker.cut()
 
     def _tell_liveness(self, host: str, state: str, silence_s: float) -> None:
-        ranks = ", ".join(str(rank) for rank in sorted(self._ranks[slot] for slot in self._assigned if slot[0] == host))
-        if state == "back":
-            self.writer.emit("notice", severity="info", text=f"{host} answers again after {silence_s:.0f} s")
-            return
-        until = f"; it is given up {self.liveness.limit_s:g} s after its last word" if self.liveness.limit_s else ""
-        text = f"{host} (rank {ranks}) has not answered for {silence_s:.0f} s: its network may be cut{until}"
-        self.writer.emit("notice", severity="warning", text=text)
+        self.writer.emit(
+            "host_reach",
+            host=host,
+            answers=state == "back",
+            since=int((time.monotonic() - silence_s) * 1e9),
+            ranks=sorted(self._ranks[slot] for slot in self._assigned if slot[0] == host),
+            given_up_after_s=self.liveness.limit_s or None,
+        )
 
     def _record_loss(self, worker: Worker, code: int, place: Place) -> None:
         """A worker whose connection ended before it: how it ended itself is not known."""

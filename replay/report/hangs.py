@@ -1,4 +1,4 @@
-"""Times in which training hung, for a report."""
+"""Times in which training hung, or a host did not answer, for a report."""
 
 from __future__ import annotations
 
@@ -27,4 +27,17 @@ def summarise_hangs(state: SessionState, since: Callable[[float], float]) -> lis
             text=plain(describe(hang)),
         )
         for hang in state.hang_watch.hangs
+    ]
+
+
+def summarise_host_silences(state: SessionState, since: Callable[[float], float]) -> list[model.HostSilence]:
+    """`since` as above."""
+    return [
+        model.HostSilence(
+            host=plain(past.host),
+            ranks=past.ranks,
+            from_s=since(past.since),
+            to_s=None if past.until is None else since(past.until),
+        )
+        for past in state.host_silences
     ]

@@ -100,6 +100,15 @@ class Silence(Struct, kw_only=True):
     to_s: float | None
 
 
+class HostSilence(Struct, kw_only=True):
+    """A host of the job did not answer its launcher."""
+
+    host: str
+    ranks: list[int]
+    from_s: float
+    to_s: float | None
+
+
 class Node(Struct, kw_only=True):
     node: str
     host: str
@@ -271,6 +280,7 @@ class Session(Struct, kw_only=True):
     nodes: list[Node]
     elastic: Elastic
     hangs: list[Hang]
+    host_silences: list[HostSilence]
     failure: Failure | None
     verdicts: list[Verdict]
     gaps: list[Gap]

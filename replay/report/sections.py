@@ -44,6 +44,7 @@ def sections(session: model.Session) -> list[Section]:
         Section("", facts=_heading(session)),
         Section("Findings", lines=_verdicts(session)),
         Section("Failure", lines=_failure(session)),
+        Section("Hosts that did not answer", lines=_host_silences(session)),
         Section("Hangs", lines=_hangs(session)),
         Section("Throughput after warm-up", facts=_throughput(session) if _trained(session) else []),
         Section(step_title(session), table=_step_table(session)),
@@ -236,6 +237,15 @@ def _node_table(session: model.Session) -> Table:
             name, load = f"  gpu {gpu.index} {gpu.name}".rstrip(), unit(gpu.utilization_mean_percent, "%", 3)
             rows.append([name, load, unit(gpu.power_mean_w, "W"), "", ""])
     return Table(["node", "mean load", "mean power", "energy", "power covers"], rows, left=(0, 4))
+
+
+def _host_silences(session: model.Session) -> list[str]:
+    said = []
+    for past in session.host_silences:
+        ranks = f" (rank {', '.join(map(str, past.ranks))})" if past.ranks else ""
+        end = "the end" if past.to_s is None else seconds(past.to_s)
+        said.append(f"{seconds(past.from_s)} to {end}: {past.host}{ranks} did not answer")
+    return said
 
 
 def _hangs(session: model.Session) -> list[str]:

@@ -14,7 +14,7 @@ from distmon.core.wall import wall_split
 from distmon.core.warmup import METHOD
 from distmon.replay.report import model
 from distmon.replay.report.elastic import summarise_elastic
-from distmon.replay.report.hangs import summarise_hangs
+from distmon.replay.report.hangs import summarise_hangs, summarise_host_silences
 from distmon.replay.report.mask import masked, masked_command, plain
 from distmon.replay.report.words import count, seconds
 
@@ -50,6 +50,7 @@ def summarise(state: SessionState, file: str = "", notes: list[str] | None = Non
         nodes=[_node(state, node) for _, node in sorted(state.nodes.items(), key=lambda item: (item[1].host, item[0]))],
         elastic=summarise_elastic(state, lambda at: _since(state, at)),
         hangs=summarise_hangs(state, lambda at: _since(state, at)),
+        host_silences=summarise_host_silences(state, lambda at: _since(state, at)),
         failure=_failure(state),
         verdicts=_verdicts(state),
         gaps=_gaps(state),
@@ -253,7 +254,9 @@ def _lost_output(state: SessionState) -> list[str]:
 
 def _silent_nodes(state: SessionState) -> list[str]:
     """A sentence for each of the first nodes that fell silent, and how many more did."""
-    silent = [(plain(node.host or node.node), found) for node in state.nodes.values() if (found := _silences(node))]
+    hosts = {past.host for past in state.host_silences}
+    nodes = [node for node in state.nodes.values() if node.host not in hosts]  # of those, the report has a part
+    silent = [(plain(node.host or node.node), found) for node in nodes if (found := _silences(node))]
     said = []
     for name, found in sorted(silent)[:_TOLD]:
         times = [f"{seconds(_since(state, begun))} to {_until(state, ended)}" for begun, ended in found[:_TOLD]]

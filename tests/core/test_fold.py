@@ -142,7 +142,7 @@ def test_a_stall_while_a_host_is_lost_names_the_host() -> None:
         apply(state, ev.Ticked(at=state.now + 1))
     stall = verdicts(state)[0]
     assert (stall.kind, stall.host) == ("stall", lost.host)
-    assert f"nothing is heard from {lost.host}" in stall.text
+    assert f"{lost.host} does not answer since" in stall.text
 
 
 def test_a_silent_node_goes_stale_then_lost_and_comes_back() -> None:

@@ -206,3 +206,51 @@ def test_no_stack_is_no_group_of_its_own_kind() -> None:
     taken = ev.StackTaken(at=1.0, node="n", worker="w", rank=0, silent_s=1.0, threads=[])
     (group,) = group_stacks({0: taken})
     assert (group.place, group.waits_in) == ("an unknown place", "")
+
+
+def cut_off(step_s: float, *, launcher: bool) -> SessionState:
+    """Rank 3 is on a host of which nothing comes from 100.2 s on, and the others wait for it."""
+    state = training(step_s=step_s)
+    for node, ranks in (("n", (0, 1, 2)), ("m", (3,))):
+        apply(state, ev.NodeJoined(at=90.0, node=node, host=node))
+        places = [ev.RankPlace(rank=rank, host=node, local_rank=0) for rank in ranks]
+        for place in places:
+            apply(state, ev.WorkerStarted(at=91.0, host=node, local_rank=0, rank=place.rank))
+    apply(state, ev.NodeSampled(at=100.0, node="m", interval_s=1.0))
+    stack(state, 100.0 + 3 * step_s + 1, 100.0, r0=OPTIMIZER, r1=OPTIMIZER, r2=OPTIMIZER)
+    for now in range(101, 140):
+        apply(state, ev.NodeSampled(at=float(now), node="n", interval_s=1.0))
+        apply(state, ev.Ticked(at=float(now)))
+        if launcher and now == 110:
+            apply(state, ev.HostReachChanged(at=110.0, host="m", answers=False, since=99.9, ranks=[3], given_up_after_s=60))
+    return state
+
+
+@pytest.mark.parametrize("step_s", [0.05, 0.5, 2.0])
+@pytest.mark.parametrize("launcher", [True, False])
+def test_a_host_that_does_not_answer_is_no_hang_of_its_ranks(step_s: float, launcher: bool) -> None:
+    """Whether its launcher tells of it or only its agent is silent."""
+    state = cut_off(step_s, launcher=launcher)
+    assert state.hang_watch.hangs == []
+    said = verdicts(state)[0]
+    assert (said.kind, said.host, said.rank) == ("stall", "m", None)
+    assert said.text.startswith("m does not answer since 39 s: down or cut off; no step for 39 s")
+    assert not any("hangs" in entry.text for entry in state.log)
+
+
+def test_a_silence_ends_with_an_answer_and_the_report_has_it() -> None:
+    state = cut_off(0.5, launcher=True)
+    assert [entry.text for entry in state.log if "answer" in entry.text] == [
+        "m (rank 3) has not answered for 10 s: its network may be cut; it is given up 60 s after its last word"
+    ]
+    apply(state, ev.HostReachChanged(at=141.0, host="m", answers=True, since=99.9, ranks=[3]))
+    assert state.log[-1].text == "m answers again after 41 s"
+    (past,) = state.host_silences
+    assert (past.host, past.ranks, past.since, past.until) == ("m", [3], 99.9, 141.0)
+
+
+def test_a_hang_beside_a_host_that_does_not_answer_is_of_the_rank_that_can_be_asked() -> None:
+    state = cut_off(0.5, launcher=True)
+    stack(state, 141.0, 100.0, r1=fetching(61))
+    assert ticks(state, 141, 142) is not None
+    assert state.hang_watch.hangs[0].missing == [1]

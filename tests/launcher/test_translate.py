@@ -6,6 +6,7 @@ import pytest
 
 from distmon.core.events import (
     DiscoveryReported,
+    HostReachChanged,
     JobEnded,
     LaunchProgressed,
     MembershipChanged,
@@ -22,6 +23,11 @@ WORKER = {"rank": 1, "host": "node1", "local_rank": 0}
 
 def translate(event: str, **fields: Any) -> Any:
     return Translator(lambda ns: 1 + ns / 1e9).translate({"event": event, "t": 500_000_000, **fields})
+
+
+def test_a_host_that_does_not_answer() -> None:
+    told = translate("host_reach", host="b", answers=False, since=-8_500_000_000, ranks=[1, 3], given_up_after_s=60)
+    assert told == HostReachChanged(at=1.5, host="b", answers=False, since=-7.5, ranks=[1, 3], given_up_after_s=60)
 
 
 def output(translator: Translator, *pieces: tuple[str, str], dropped: int = 0) -> list[str] | None:
