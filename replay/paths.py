@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import stat
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.resources import as_file, files
 from pathlib import Path
 
@@ -44,6 +47,27 @@ def new_recording(script: str, session_id: str, now: float | None = None, folder
     remove_old(folder, now)
     date = time.strftime("%Y-%m-%dT%H-%M-%S", time.localtime(now))
     return folder / f"{date}-{_plain_name(script)}-{_plain_name(session_id)[:12]}.jsonl.zst"
+
+
+@contextmanager
+def passing_recording() -> Iterator[Path]:
+    """A path for a recording that only serves a screen and goes with it, or else when the next one is made.
+
+    Raises DistmonError when its folder cannot be made.
+    """
+    base = sessions_folder().parent / "passing"
+    try:
+        base.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for old in base.iterdir():
+            if not Path(f"/proc/{old.name.partition('-')[0]}").exists():
+                shutil.rmtree(old, ignore_errors=True)
+        folder = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=base))
+    except OSError as error:
+        raise DistmonError(f"{base} cannot be made: {error.strerror}; XDG_STATE_HOME names another place") from None
+    try:
+        yield folder / "session.jsonl.zst"
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def remove_old(folder: Path, now: float, keep_bytes: int = KEEP_BYTES, keep_days: float = KEEP_DAYS) -> list[Path]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
 
 from distmon.core.codec import UnknownKind
 from distmon.core.errors import DistmonError
@@ -16,6 +18,7 @@ from distmon.core.fold import apply
 from distmon.core.moments import Moment
 from distmon.core.pace import PacePoint
 from distmon.core.state import SessionState
+from distmon.replay.background import Beside
 from distmon.replay.index import Index
 from distmon.replay.lines import START, Position, after
 from distmon.replay.marks import NAME_LENGTH, NamedMark, load_marks, save_marks
@@ -23,6 +26,8 @@ from distmon.replay.open_index import open_index
 from distmon.replay.session_file import Notes, SessionFile, no_garbage_collection
 
 SLOWEST, FASTEST = 0.1, 1000.0
+AT_ONCE_BYTES = 512 << 10
+"""A state that is larger than this in the index takes long to read, and so do the events that follow it."""
 
 
 class Player:
@@ -53,6 +58,10 @@ class Player:
         self._moments: list[Moment] = []
         self._moments_of = -1
         self._sought: SessionState | None = None
+        self._going: Beside[Arrival] | None = None
+        """A seek that is on its way in a thread of its own."""
+        self._wanted: float | None = None
+        """Where to go after it."""
 
     @property
     def position_s(self) -> float:
@@ -73,8 +82,13 @@ class Player:
 
     @property
     def live(self) -> bool:
-        """Whether there is nothing to steer: never, since a recording is shown."""
+        """Never: a recording is shown, and can be steered."""
         return False
+
+    @property
+    def news(self) -> str:
+        """None is told: what is read is shown."""
+        return ""
 
     @property
     def started_at(self) -> float:
@@ -122,6 +136,8 @@ class Player:
     def poll(self) -> Iterator[AnyEvent]:
         """What has happened since the last call. Events that the caller does not take stay for the next."""
         self._index.catch_up()
+        if self._going is not None or self._sought is not None:
+            return
         self._advance()
         self._reached = False
         if self._pending is None and self._index.grows:
@@ -190,33 +206,60 @@ class Player:
     def step(self, count: int = 1) -> None:
         """Pauses, then moves to the next (1) or the last (-1) moment at which something happened."""
         self.pause()
-        if count > 0 and self._pending is not None:
+        if count > 0 and self._pending is not None and self._going is None:
             self._target = max(self._now, self._pending.at, self._target)
         elif count < 0:
             self.seek(self._moment_before(self._now) - self._start)
 
     def seek(self, position_s: float) -> None:
-        """Moves to a time; `take_state` then has the state of it. At the end of a recording under way it plays along."""
+        """Moves to a time; `take_state` then has the state of it, after a while where states are large.
+
+        At the end of a recording under way it plays along.
+        """
         at = self._start + min(max(position_s, 0.0), self.duration_s)
-        with no_garbage_collection():
-            state = self._fold_to(at)
         if self._index.grows and at >= self._end:
             self._playing = True
-        self._sought, self._now, self._target, self._reached = state, state.now, at, True
+        self._target, self._now, self._reached, self._sought = at, at, True, None
         self._last_clock = self._clock()
+        if self._going is not None:
+            self._wanted = at
+        elif self._index.size_of_state(at) > AT_ONCE_BYTES:
+            self._going = Beside(partial(self._fold_to, at))
+        else:
+            self._arrive(self._fold_to(at))
 
-    def _fold_to(self, at: float) -> SessionState:
-        """The state at a time; what follows is then pending."""
-        state, position = self._index.start_for(at)
+    @property
+    def busy(self) -> bool:
+        """Whether the state of the moment is still being read."""
+        return self._going is not None
+
+    def _fold_to(self, at: float) -> Arrival:
+        with no_garbage_collection():
+            state, position = self._index.start_for(at)
+            reader = Reader(self._session, position)
+            while (event := reader.next()) is not None and event.at <= at:
+                apply(state, event)
+        return Arrival(state, reader, event)
+
+    def _arrive(self, found: Arrival) -> None:
         self._reader.close()
-        self._reader = Reader(self._session, position)
-        while (event := self._reader.next()) is not None and event.at <= at:
-            apply(state, event)
-        self._pending = event
-        return state
+        self._sought, self._reader, self._pending = found
+        self._now = max(found.state.now, self._start)
+
+    def _arrive_if_there(self) -> None:
+        if self._going is None or (found := self._going.result()) is None:
+            return
+        self._going = None
+        if (wanted := self._wanted) is not None:
+            self._wanted = None
+            self.seek(wanted - self._start)
+        else:
+            self._arrive(found)
+            self._last_clock = self._clock()
 
     def take_state(self) -> SessionState | None:
         """After a seek, once: the state to go on from, which the next events of `poll` continue."""
+        self._arrive_if_there()
         state, self._sought = self._sought, None
         return state
 
@@ -228,7 +271,7 @@ class Player:
     def _advance(self) -> None:
         """Moves the target by the time that went by. Where the caller could not keep up, it counts from what was taken."""
         now = self._clock()
-        if self._playing:
+        if self._playing and self._going is None:
             base = self._target if self._reached else max(self._now, self._start)
             passed = (now - self._last_clock) * self._speed
             there = self._index.time_of_steps(self._index.steps_at(base) + passed) if self._by_step else base + passed
@@ -244,6 +287,14 @@ class Player:
                 break
             before = max(before, event.at)
         return before
+
+
+class Arrival(NamedTuple):
+    """The state of a moment, the reader of what follows, and the event that follows first."""
+
+    state: SessionState
+    reader: Reader
+    pending: AnyEvent | None
 
 
 class Reader:

@@ -48,7 +48,7 @@ LATEST_S = 1.0
 
 
 class DistmonApp(App[int]):
-    """Shows one session, live or recorded; `player` is there for a recording, `job` for a job started here."""
+    """Shows one session, live or recorded; `player` is there where it can be moved in, `job` for a job started here."""
 
     TITLE = "distmon"
     BINDINGS = bindings_for("app")
@@ -158,6 +158,8 @@ class DistmonApp(App[int]):
             return
         fresh = self._budget.due(self.state.events)
         if fresh is None:
+            if self.player is not None and self.player.behind_s is not None:
+                self.cockpit.page_changed()  # what happens now goes on
             return
         if fresh and self._budget.heavy:
             self._measuring = True

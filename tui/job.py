@@ -161,6 +161,11 @@ class LaunchedJob:
         return code
 
     @property
+    def recorder(self) -> Recorder:
+        """What writes its recording."""
+        return self._recorder
+
+    @property
     def recording_failed(self) -> str:
         """Why the recording is not whole, in one line; empty when it is."""
         return self._recorder.failed

@@ -24,7 +24,27 @@ class Source(Protocol):
 
 
 class Player(Protocol):
-    """A recording under way. Times are seconds since its start."""
+    """A recording that is played, or a live session that can be rewound. Times are seconds since its start."""
+
+    @property
+    def live(self) -> bool:
+        """Whether it shows what happens now, so that there is nothing to steer yet."""
+        ...
+
+    @property
+    def behind_s(self) -> float | None:
+        """Seconds behind what happens now; None while it shows that, and for a recording that is over."""
+        ...
+
+    @property
+    def news(self) -> str:
+        """What has happened since the view left what happens now, in words; empty where nothing did."""
+        ...
+
+    @property
+    def busy(self) -> bool:
+        """Whether the state of the moment is still being read."""
+        ...
 
     @property
     def position_s(self) -> float: ...
@@ -74,7 +94,9 @@ class Player(Protocol):
         """Pause, then move to the next (1) or the last (-1) moment at which something happened."""
         ...
 
-    def seek(self, position_s: float) -> None: ...
+    def seek(self, position_s: float) -> None:
+        """To a moment. To the end of what goes on is to go on with it."""
+        ...
 
     def take_state(self) -> SessionState | None:
         """After a seek, once: the state to go on from, which the next events of the source continue."""

@@ -24,6 +24,7 @@ from distmon.core.state import SessionState
 from distmon.launcher.actions import AnyAction
 from distmon.tui.app import DistmonApp
 from distmon.tui.budget import Budget
+from distmon.tui.ports import Player, Source
 
 CASES = Path(__file__).parent.parent / "data" / "cases"
 NEVER_S = 3600.0
@@ -71,6 +72,10 @@ class FakePlayer:
     speed: float = 1.0
     playing: bool = True
     by_step: bool = False
+    live: bool = False
+    behind_s: float | None = None
+    busy: bool = False
+    news: str = ""
     asked: list[str] = field(default_factory=list)
     named: dict[float, Moment] = field(default_factory=dict)
     _sought: SessionState | None = None
@@ -148,12 +153,16 @@ Grid = Callable[[App[int]], list[str]]
 async def _open_app(
     events: Iterable[AnyEvent] = (),
     size: tuple[int, int] = (80, 24),
-    player: FakePlayer | None = None,
+    player: Player | None = None,
     job: FakeJob | None = None,
     environment: dict[str, str] | None = None,
+    source: Source | None = None,
+    state: SessionState | None = None,
 ) -> AsyncIterator[Opened]:
-    source = ListSource()
-    app = DistmonApp(source, player, job, state=folded(events), environment={**TRUECOLOR, **(environment or {})})
+    """With a `source` of the test's own the third part of what is opened is not used by the app."""
+    told = ListSource()
+    state = state if state is not None else folded(events)
+    app = DistmonApp(source or told, player, job, state=state, environment={**TRUECOLOR, **(environment or {})})
     # Every frame is a full one with all events, whatever a slow machine makes of it, and comes when the test asks for it.
     app._budget = Budget(itertools.count(0, 1000).__next__)
     with (
@@ -165,7 +174,7 @@ async def _open_app(
             for name in ("press", "click", "resize_terminal"):
                 setattr(pilot, name, settled(pilot, getattr(pilot, name)))
             await _settle(pilot)
-            yield app, pilot, source
+            yield app, pilot, told
 
 
 async def _settle(pilot: Pilot[int]) -> None:

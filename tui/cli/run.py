@@ -183,11 +183,14 @@ def script_of(command: list[str]) -> str:
 
 def _with_screen(job: LaunchedJob, state: SessionState) -> Ran:
     from distmon.tui.app import DistmonApp
+    from distmon.tui.rewind import Rewind
 
     job.start()
+    rewind = Rewind(job, state, job.recorder)
     try:
-        left_by = run_app(DistmonApp(job, job=job, state=state))
+        left_by = run_app(DistmonApp(rewind, rewind, job, state=state))
     finally:
+        rewind.close()
         if job.running:
             sys.stderr.write("distmon: the job is ending; Ctrl-C ends it at once\n")
         code = end(job, state)

@@ -7,8 +7,11 @@ from pathlib import Path
 
 from distmon.core.errors import DistmonError
 from distmon.core.events import SessionStarted
+from distmon.core.state import SessionState
 from distmon.launcher.agents import LocalAgent
 from distmon.launcher.rundir import job_directory
+from distmon.replay.paths import passing_recording
+from distmon.replay.recorder import Recorder
 from distmon.tui.cli.replay import play
 from distmon.tui.job import new_session_id
 from distmon.tui.live import LiveSession
@@ -44,13 +47,19 @@ def _watch() -> tuple[int, Path | None]:
 
 def _show(address: str) -> tuple[int, Path | None]:
     from distmon.tui.app import DistmonApp
+    from distmon.tui.rewind import Rewind
 
-    clock = SteadyClock()
+    clock, state = SteadyClock(), SessionState()
     started = SessionStarted(at=clock.now(), session_id=new_session_id(), distmon_version=version("distmon"))
-    session = LiveSession(started, Subscription([address], history_s=HISTORY_S, clock=clock.now), list, clock)
-    session.start()
-    try:
-        app = DistmonApp(session)
-        return run_app(app), app.wanted
-    finally:
-        session.close()
+    subscription = Subscription([address], history_s=HISTORY_S, clock=clock.now)
+    with passing_recording() as path, Recorder(path) as recorder:
+        # As a watcher, not as a sink: an agent must not take for kept what is gone with the screen.
+        session = LiveSession(started, subscription, list, clock, watcher=recorder.write)
+        session.start()
+        rewind = Rewind(session, state, recorder)
+        try:
+            app = DistmonApp(rewind, rewind, state=state)
+            return run_app(app), app.wanted
+        finally:
+            session.close()
+            rewind.close()

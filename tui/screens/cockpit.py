@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 
@@ -67,6 +68,8 @@ class Cockpit(Screen[None]):
         self.page = self.pages[FIRST]
         self._came_from: tuple[float, float] | None = None
         """The moment that was visited, and where the recording was before."""
+        self._steered = player is not None and not player.live
+        """Whether the bar has its row: not while there is nothing to steer."""
         self._before: list[str] = []
         """The screens that Escape goes back to, the last one last."""
 
@@ -126,6 +129,11 @@ class Cockpit(Screen[None]):
         numbers = {f"panel({i})" for i in range(1, len(self.page.panels) + 1)}
         return [command for command in found if not command.action.startswith("panel(") or command.action in numbers]
 
+    @property
+    def _footer_commands(self) -> list[Command]:
+        """Of the bar's only the one that calls it, until it has its row."""
+        return [c for c in self.commands if self._steered or c.where != "bar" or c.action == "play_pause"]
+
     # --- drawing --------------------------------------------------------------------------------------------------
 
     def show(self, facts: Facts) -> None:
@@ -149,7 +157,7 @@ class Cockpit(Screen[None]):
         self.page_changed()
 
     def _places(self, width: int, height: int) -> dict[str, Box]:
-        places = frame_places(width, height, bar=self.bar is not None, prompt=self.prompting)
+        places = frame_places(width, height, bar=self._steered, prompt=self.prompting)
         if "page" in places:
             places[str(self.page.id)] = places.pop("page")
             if self.helping:
@@ -160,11 +168,18 @@ class Cockpit(Screen[None]):
 
     def page_changed(self) -> None:
         """Draw what is around the page."""
+        if self.player is not None and self._steered is self.player.live:
+            self._steered = not self._steered
+            self.note = "End goes back to live" if self._steered else "live"
+            self.rearrange()
+            self.page.rearrange()
+            return
         facts, needed = self.facts, (MIN_WIDTH, MIN_HEIGHT)
-        self.bands["header"].show(partial(header.header, facts, self.trail))
+        standing = self.bar.standing if self.bar is not None else ""
+        self.bands["header"].show(partial(header.header, facts, self.trail, standing))
         self.bands["tabs"].show(lambda palette, width, height: chrome.tabs(self.page.screen_name, palette, width))
         self.bands["verdict"].show(lambda palette, width, height: [header.verdict(facts, palette, width)])
-        footer = (self.commands, len(self.page.panels), self.note)
+        footer = (self._footer_commands, len(self.page.panels), self.note)
         self.bands["footer"].show(lambda palette, width, height: chrome.footer(*footer, palette, width))
         self.bands["too_small"].show(lambda palette, width, height: chrome.too_small_lines(palette, width, height, needed))
         if self.helping:
@@ -224,7 +239,7 @@ class Cockpit(Screen[None]):
             if screen is not None and self.allows("go"):
                 self.go(screen)
         elif event.band.id == "footer":
-            command = chrome.command_at(self.commands, len(self.page.panels), self.note, self.size.width, event.x)
+            command = chrome.command_at(self._footer_commands, len(self.page.panels), self.note, self.size.width, event.x)
             if command is not None:
                 await self.do(command)
 
@@ -233,7 +248,12 @@ class Cockpit(Screen[None]):
         places: dict[str, DOMNode | None] = {"app": self.app, "screen": self, "bar": self.bar}
         place = places.get(command.where, self.page)
         if place is not None:
-            await self.app.run_action(command.action, place)
+            try:
+                await self.app.run_action(command.action, place)
+            except DistmonError as error:
+                self.say(str(error))
+        if command.where == "bar":
+            self.page_changed()
 
     # --- actions --------------------------------------------------------------------------------------------------
 
@@ -349,7 +369,7 @@ class Cockpit(Screen[None]):
             self._came_from = None
             self.say("back where you were")
         else:
-            self._came_from = (there, self.player.position_s)
+            self._came_from = (there, math.inf if self.player.live else self.player.position_s)
             self.player.seek(there)
             self.say("at that moment; Enter again goes back")
 

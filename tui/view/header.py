@@ -17,20 +17,29 @@ from distmon.tui.widgets.line import Line, spread
 from distmon.tui.widgets.meter import meter
 
 
-def header(facts: Facts, trail: Sequence[str], palette: Palette, width: int, height: int) -> list[Line]:
-    """Two lines, or the first of them with the speed where there is only one. `trail` says where the user is."""
+def header(facts: Facts, trail: Sequence[str], standing: str, palette: Palette, width: int, height: int) -> list[Line]:
+    """Two lines, or the first of them with the speed where there is only one.
+
+    `trail` says where the user is, and `standing` how far behind what happens now.
+    """
     if height == 1:
-        return [_identity(facts, trail, palette, width, _speed(facts, palette, width))]
-    return [_identity(facts, trail, palette, width, _size(facts, palette)), _progress(facts, palette, width)]
+        return [_identity(facts, trail, standing, palette, width, _speed(facts, palette, width))]
+    return [_identity(facts, trail, standing, palette, width, _size(facts, palette)), _progress(facts, palette, width)]
 
 
-def _identity(facts: Facts, trail: Sequence[str], palette: Palette, width: int, right: Line) -> Line:
+def _identity(facts: Facts, trail: Sequence[str], standing: str, palette: Palette, width: int, right: Line) -> Line:
     style, job = palette.style, facts.state.job
     glyph, role, words = job_state(job.status, job.exit_code, job.end_reason)
     line = Line([(" distmon ", style("accent", bold=True))])
     for place in trail:
         line.add("› ", style("muted")).add(clean(place) + " ", style("accent", bold=True))
-    line.add(f" {glyph} ", style(role)).add(words, style(role, bold=True))
+    if standing:
+        line.add(f" {standing} ", style("warn", bold=True, selected=True))
+    state = Line([(f" {glyph} ", style(role)), (words, style(role, bold=True))])
+    if line.width + state.width + right.width < width or not standing:
+        line.extend(state)
+    if standing and line.width + right.width >= width:
+        right = Line()
     command = clean(" ".join(job.started.command)) if job.started else ""
     room = width - line.width - right.width - 4
     if room >= 8 and command:

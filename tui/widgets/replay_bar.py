@@ -17,6 +17,8 @@ from distmon.tui.widgets.line import Line
 
 FIGURES_WIDTH = 110
 """From here on the bar gives the step times at its position in figures."""
+KEEPS_UP_S = 5.0
+"""A recording that is being written is read a little later."""
 SPEEDS = (0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 100, 300, 1000)
 
 
@@ -37,10 +39,19 @@ class ReplayBar(Canvas):
         """First cell and length of the track as last drawn."""
         self._dragging = False
 
+    @property
+    def standing(self) -> str:
+        """In words how far the view is behind what goes on, for the header; empty where it keeps up, or nothing does."""
+        player, behind_s = self._player, self._player.behind_s
+        if behind_s is None or (player.playing and behind_s < KEEPS_UP_S):
+            return ""
+        word = "READING" if player.busy else "PLAYING" if player.playing else "PAUSED"
+        return f"{word} {duration(behind_s)} behind live" + (f", {player.news}" if player.news else "")
+
     def draw(self, width: int, height: int) -> list[Strip]:
         style, player = self.palette.style, self._player
         total = player.duration_s
-        sign = "⏸ paused" if not player.playing else "▶ playing"
+        sign = "… reading" if player.busy else "▶ playing" if player.playing else "⏸ paused"
         speed = f"{player.speed:g}" + (" st/s" if player.by_step else "x")
         line = Line([(f" {sign} ", style("accent", bold=True)), (f"{speed:>6} ", style("text", bold=True))])
         position = duration(player.position_s)
