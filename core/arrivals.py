@@ -10,11 +10,19 @@ gets slow and nobody is late.
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import sub
+from typing import TYPE_CHECKING
 
-from distmon.core.events import StepsRecorded
+from distmon.core.batches import Batch
 from distmon.core.quantiles import median
+
+if TYPE_CHECKING:
+    Lateness = array[float]
+else:
+    Lateness = array  # Python 3.11 cannot subscript it, and the states' codec resolves annotations
 
 BLOCK = 5
 MANY_RANKS = 64
@@ -96,8 +104,6 @@ class Arrival:
     first_step: int
     waits: list[int | None] = field(default_factory=list)
     late: Shift = field(default_factory=Shift)
-    before: list[float] = field(default_factory=list)
-    """Its lateness in the last _FAR blocks."""
 
 
 @dataclass(slots=True)
@@ -112,6 +118,10 @@ class Arrivals:
     """Ranks that have told all of the next block."""
     block: int = BLOCK
     blocks: int = 0
+    before: list[Lateness] = field(default_factory=list)
+    """Of the ranks in the last _FAR blocks, in the order of `ranks`; those that came later are missing at the end."""
+    suspects: set[int] = field(default_factory=set)
+    """Ranks against which there is some evidence."""
     durations: list[int] = field(default_factory=list)
     """Of the pending steps, as the first rank told them."""
     joined_steps: int = 0
@@ -134,30 +144,31 @@ class Arrivals:
     transfer_bound: bool = False
     episodes: list[Episode] = field(default_factory=list)
 
-    def add(self, batch: StepsRecorded, expected: int) -> None:
+    def add(self, rank: int, batch: Batch, expected: int) -> None:
         """Takes in a batch; blocks that all `expected` ranks have told are joined at once."""
         self.expected = expected
         if not self.blocks:
             self.block = BLOCK if expected <= MANY_RANKS else 2 * BLOCK
-        arrival = self.ranks.get(batch.rank)
+        arrival = self.ranks.get(rank)
         if arrival is None:
-            arrival = self.ranks[batch.rank] = Arrival(first_step=self.next_step)
+            arrival = self.ranks[rank] = Arrival(first_step=self.next_step)
         target = self.next_step + self.block
         before = arrival.first_step + len(arrival.waits)
         if batch.first_step - before > _MAX_PENDING:
             self._restart(batch.first_step)
-            arrival, target, before = self.ranks[batch.rank], batch.first_step + self.block, batch.first_step
+            arrival, target, before = self.ranks[rank], batch.first_step + self.block, batch.first_step
         told = max(before - batch.first_step, 0)
         skipped = max(batch.first_step - before, 0)
-        count = len(batch.duration_ns) - told
+        count = batch.steps - told
         if count <= 0:
             return
         if skipped:
             arrival.waits.extend([None] * skipped)
-        arrival.waits.extend((batch.exposed_communication_ns or [None] * len(batch.duration_ns))[told:])
-        if next(iter(self.ranks)) == batch.rank:
+        waits = batch.column("exposed_communication_ns")
+        arrival.waits.extend([None] * count if waits is None else waits[told:] if told else waits)
+        if next(iter(self.ranks)) == rank:
             self.durations.extend([0] * skipped)
-            self.durations.extend(batch.duration_ns[told:])
+            self.durations.extend(batch.durations_ns[told:])
         self.ready += before < target <= before + skipped + count
         while self.ready >= max(self.expected, len(self.ranks)):
             self._join()
@@ -166,54 +177,62 @@ class Arrivals:
 
     def _restart(self, step: int) -> None:
         """Gives up what could not be joined, and the evidence with it."""
-        self.next_step, self.ready, self.durations = step, 0, []
+        self.next_step, self.ready, self.durations, self.before, self.suspects = step, 0, [], [], set()
         self.ranks = {rank: Arrival(first_step=step) for rank in self.ranks}
 
     def _join(self) -> None:
-        rows = {rank: arrival.waits[: self.block] for rank, arrival in self.ranks.items()}
-        duration = sum(self.durations[: self.block])
-        self.next_step += self.block
+        block = self.block
+        rows = [arrival.waits[:block] for arrival in self.ranks.values()]
+        duration = sum(self.durations[:block])
+        self.next_step += block
         self.blocks += 1
         self.ready = 0
         for arrival in self.ranks.values():
-            del arrival.waits[: self.block]
-            arrival.first_step += self.block
-            self.ready += len(arrival.waits) >= self.block
-        del self.durations[: self.block]
-        if len(rows) < 2 or duration <= 0 or any(None in row for row in rows.values()):
+            del arrival.waits[:block]
+            arrival.first_step += block
+            self.ready += len(arrival.waits) >= block
+        del self.durations[:block]
+        if len(rows) < 2 or duration <= 0:
             return
-        self._weigh(rows, duration)  # type: ignore[arg-type]
+        try:
+            sums = list(map(sum, rows))  # type: ignore[arg-type]
+        except TypeError:
+            return  # some wait was not seen
+        self._weigh(rows, sums, duration)  # type: ignore[arg-type]
 
-    def _weigh(self, rows: dict[int, list[int]], duration: int) -> None:
-        sums = {rank: sum(row) for rank, row in rows.items()}
-        transfer = sum(map(min, zip(*rows.values(), strict=True)))
+    def _weigh(self, rows: list[list[int]], sums: list[int], duration: int) -> None:
+        transfer = sum(map(min, zip(*rows, strict=True)))
         self.joined_steps += self.block
         self.joined_ns += duration
         self.transfer_ns += transfer
-        self.waiting_ns += sum(sums.values()) - len(sums) * transfer
+        self.waiting_ns += sum(sums) - len(sums) * transfer
         if self.blocks <= SKIPPED_BLOCKS:
             return
         settled = self.blocks - SKIPPED_BLOCKS
-        self._weigh_ranks(sums, duration, settled)
+        self._weigh_ranks(_lateness(sums, duration), settled)
         self._weigh_transfer(transfer / duration, settled)
 
-    def _weigh_ranks(self, sums: dict[int, int], duration: int, settled: int) -> None:
-        lateness = _lateness(sums, duration)
-        near = [abs(value - before[-1]) for rank, value in lateness.items() if (before := self.ranks[rank].before)]
-        if near:
-            self.noise = _averaged(self.noise, _typical(near), settled - 1)
-        far = [abs(value - before[0]) for rank, value in lateness.items() if len(before := self.ranks[rank].before) == _FAR]
-        if far:
-            self.far_noise = _averaged(self.far_noise, _typical(far), settled - _FAR)
-        alarm = math.log(ALARM_BLOCKS * len(sums))
+    def _weigh_ranks(self, lateness: Lateness, settled: int) -> None:
+        """By columns: there are thousands of ranks, and most are on time most of the time."""
+        before = self.before
+        if before:
+            self.noise = _averaged(self.noise, _typical_change(lateness, before[-1]), settled - 1)
+        if len(before) == _FAR and before[0]:
+            self.far_noise = _averaged(self.far_noise, _typical_change(lateness, before[0]), settled - _FAR)
+        before.append(lateness)
+        del before[:-_FAR]
+        if settled <= _CALIBRATION:
+            return
+        alarm = math.log(ALARM_BLOCKS * len(lateness))
         noise = _deviation(self.noise, self.far_noise)
-        for rank, value in lateness.items():
-            arrival = self.ranks[rank]
-            arrival.before.append(value)
-            del arrival.before[:-_FAR]
-            # Most ranks are on time most of the time, and there are thousands of them.
-            if settled > _CALIBRATION and (value > SHIFTS[0] / 2 or any(arrival.late.evidence)):
-                self._tested(arrival.late, rank, value, noise, alarm)
+        least, suspects = SHIFTS[0] / 2, self.suspects
+        for rank, value in [(r, v) for r, v in zip(self.ranks, lateness, strict=True) if v > least or r in suspects]:
+            shift = self.ranks[rank].late
+            self._tested(shift, rank, value, noise, alarm)
+            if any(shift.evidence):
+                suspects.add(rank)
+            else:
+                suspects.discard(rank)
 
     def _weigh_transfer(self, share: float, settled: int) -> None:
         if settled > 1:
@@ -238,13 +257,13 @@ class Arrivals:
         return dict(sorted(named, key=lambda item: -item[1].mean))
 
 
-def _lateness(sums: dict[int, int], duration: int) -> dict[int, float]:
+def _lateness(sums: list[int], duration: int) -> Lateness:
     """The usual wait of the others less a rank's own, as a share of the step."""
     if len(sums) == 2:
-        (one, a), (two, b) = sums.items()
-        return {one: (b - a) / duration, two: (a - b) / duration}
-    usual = median(sums.values()) or 0.0
-    return {rank: (usual - own) / duration for rank, own in sums.items()}
+        a, b = sums
+        return array("d", ((b - a) / duration, (a - b) / duration))
+    usual = median(sums) or 0.0
+    return array("d", [(usual - own) / duration for own in sums])
 
 
 def _averaged(mean: float, value: float, count: int) -> float:
@@ -254,8 +273,10 @@ def _averaged(mean: float, value: float, count: int) -> float:
     return mean + (value - mean) / min(count, _MEMORY)
 
 
-def _typical(changes: list[float]) -> float:
-    return sorted(changes)[len(changes) // 2]
+def _typical_change(now: Lateness, before: Lateness) -> float:
+    """Of the ranks that took part in both."""
+    changes: list[float] = sorted(map(abs, map(sub, now, before)))
+    return changes[len(changes) // 2]
 
 
 def _deviation(near: float, far: float) -> float:

@@ -6,9 +6,10 @@ import math
 from collections import defaultdict
 from dataclasses import dataclass
 
+from distmon.core.batches import PHASES
 from distmon.core.measures import elapsed, steps_set_aside
 from distmon.core.state import SessionState
-from distmon.core.steps import PHASES, Generation, RankSteps
+from distmon.core.steps import Generation, RankSteps
 
 
 @dataclass(slots=True, frozen=True)

@@ -2,16 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import msgspec
 
+from distmon.core import step_table
 from distmon.core.events import AnyEvent
+from distmon.core.step_table import StepTable
 
-_json_encoder = msgspec.json.Encoder()
-_json_decoder: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
-_msgpack_encoder = msgspec.msgpack.Encoder()
+
+def _encoded(form: Callable[[StepTable], object]) -> Callable[[Any], object]:
+    def encode(value: Any) -> object:
+        if isinstance(value, StepTable):
+            return form(value)
+        raise NotImplementedError(f"no encoding for {type(value)}")
+
+    return encode
+
+
+def _decoded(form: Callable[[Any], StepTable]) -> Callable[[type, Any], StepTable]:
+    def decode(wanted: type, value: Any) -> StepTable:
+        return form(value)
+
+    return decode
+
+
+_pack, _unpack = _encoded(step_table.packed), _decoded(step_table.unpacked)
+_json_encoder = msgspec.json.Encoder(enc_hook=_encoded(step_table.listed))
+_json_decoder: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent, dec_hook=_decoded(step_table.unlisted))
+_msgpack_encoder = msgspec.msgpack.Encoder(enc_hook=_pack)
 _msgpack_batch_decoder = msgspec.msgpack.Decoder(list[msgspec.Raw])
-_msgpack_events_decoder: msgspec.msgpack.Decoder[list[AnyEvent]] = msgspec.msgpack.Decoder(list[AnyEvent])
-_msgpack_decoder: msgspec.msgpack.Decoder[AnyEvent] = msgspec.msgpack.Decoder(AnyEvent)
+_msgpack_events_decoder: msgspec.msgpack.Decoder[list[AnyEvent]] = msgspec.msgpack.Decoder(list[AnyEvent], dec_hook=_unpack)
+_msgpack_decoder: msgspec.msgpack.Decoder[AnyEvent] = msgspec.msgpack.Decoder(AnyEvent, dec_hook=_unpack)
 _DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 

@@ -308,8 +308,8 @@ def _generation_span(state: SessionState, number: int, assigned: Round | None, t
     ranks = list(generation.ranks.values())
     first = min((r.first_start for r in ranks if r.first_start is not None), default=None)
     last = max((r.last_end for r in ranks if r.last_end is not None), default=None)
-    firsts = [r.prefix[0][0] / 1e9 for r in ranks if r.prefix]
-    usual = [s for r in ranks if (s := r.durations.quantile(0.5)) is not None]
+    firsts = [s for r in ranks if (s := r.first_duration_s) is not None]
+    usual = [ns / 1e9 for r in ranks if (ns := r.durations.quantile(0.5)) is not None]
     return GenerationSpan(
         generation=number,
         world_size=assigned.world_size if assigned else generation.world_size,

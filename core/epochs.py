@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from distmon.core.events import MetricsLogged, StepsRecorded
+from distmon.core.events import MetricsLogged
+from distmon.core.steps import Totals
 
 MOST_EPOCHS = 10_000
 
@@ -29,18 +30,18 @@ class Epoch:
     metrics_rank: int | None = None
 
 
-def add_steps(epochs: dict[int, Epoch], event: StepsRecorded, samples: int, *, sampled: bool) -> None:
-    """A batch of steps of an epoch that is known. Past MOST_EPOCHS no new ones are kept."""
-    known = _epoch(epochs, event.epoch)
+def add_steps(epochs: dict[int, Epoch], epoch: int, generation: int, lasted: tuple[float, float], added: Totals) -> None:
+    """Steps of an epoch that is known, from their first start to their last end. Past MOST_EPOCHS no new ones are kept."""
+    known = _epoch(epochs, epoch)
     if known is None:
         return
-    ended = event.origin + (event.start_ns[-1] + event.duration_ns[-1]) / 1e9
-    known.started = event.origin if known.started is None else min(known.started, event.origin)
+    started, ended = lasted
+    known.started = started if known.started is None else min(known.started, started)
     known.ended = ended if known.ended is None else max(known.ended, ended)
-    known.samples += samples
-    known.sampled = known.sampled and sampled
-    known.rank_steps += len(event.duration_ns)
-    known.generations.add(event.generation)
+    known.samples += added.samples
+    known.sampled = known.sampled and added.sampled_steps == added.steps
+    known.rank_steps += added.steps
+    known.generations.add(generation)
 
 
 def add_metrics(epochs: dict[int, Epoch], event: MetricsLogged) -> None:

@@ -12,8 +12,10 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from distmon.core.step_table import StepTable
+
 FORMAT_MAJOR = 1
-FORMAT_MINOR = 2
+FORMAT_MINOR = 3
 
 
 Moment = Annotated[float, Meta(ge=0, le=1e11)]
@@ -294,6 +296,27 @@ class StepsRecorded(Event, frozen=True, kw_only=True):
             or (self.micro_batches is not None and len(self.micro_batches) != count)
         ):
             raise ValueError("the columns of steps_recorded differ in length")
+
+
+class NodeStepsRecorded(Event, frozen=True, kw_only=True):
+    """What StepsRecorded says of one worker, of several of a node at once: a large job has thousands of workers.
+
+    Lists are by worker, and `table.start_ns` counts from `origin` for all. Steps of which a phase was seen now and then, or that
+    took more than four seconds, come as StepsRecorded. Raises ValueError, and decoding refuses, when lists differ in length.
+    """
+
+    node: str
+    generation: Count
+    origin: Moment
+    workers: list[str]
+    ranks: list[Count]
+    first_steps: list[Count]
+    table: StepTable
+    epoch: int | None = None
+
+    def __post_init__(self) -> None:
+        if not len(self.workers) == len(self.ranks) == len(self.first_steps) == len(self.table.counts):
+            raise ValueError("the lists of node_steps_recorded differ in length")
 
 
 class SpanRecorded(Event, frozen=True, kw_only=True):
@@ -649,6 +672,7 @@ AnyEvent = (
     | DiscoveryReported
     | WorkerIdentified
     | StepsRecorded
+    | NodeStepsRecorded
     | SpanRecorded
     | TrainingInterrupted
     | StateRestored

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from distmon.core import events as ev
+from distmon.core.batches import Batch, batch_of, batches_of
 from distmon.core.clocks import certain_offset, moved, node_of
 from distmon.core.death import death
 from distmon.core.energy import add_power
@@ -33,7 +34,7 @@ from distmon.core.state import (
     Span,
     TemperatureMeans,
 )
-from distmon.core.steps import Generation, History, Totals, step_totals
+from distmon.core.steps import Generation, History, Totals
 
 _Handler = Callable[[SessionState, Any], None]
 
@@ -232,26 +233,36 @@ def _worker_identified(state: SessionState, event: ev.WorkerIdentified) -> None:
 
 
 def _steps_recorded(state: SessionState, event: ev.StepsRecorded) -> None:
-    if not event.duration_ns:
-        return
+    if event.duration_ns:
+        _add_steps(state, event, [(event.rank, event.worker, batch_of(event))])
+
+
+def _node_steps_recorded(state: SessionState, event: ev.NodeStepsRecorded) -> None:
+    _add_steps(state, event, list(zip(event.ranks, event.workers, batches_of(event), strict=True)))
+
+
+def _add_steps(state: SessionState, event: ev.StepsRecorded | ev.NodeStepsRecorded, told: list[tuple[int, str, Batch]]) -> None:
+    """Steps of workers of one node."""
     _hear(state, event.node)
     generation = _generation(state, event.generation)
-    new = generation.new_steps(event)
-    if new is None:
+    told = [(rank, worker, new) for rank, worker, batch in told if (new := generation.new_steps(rank, worker, batch)) is not None]
+    if not told:
         return
-    event = new
+    begin, end = min([batch.begin for *_, batch in told]), max([batch.end for *_, batch in told])
     if event.generation > 0 and not generation.ranks:
         detail = f"generation {event.generation}"
-        state.membership.append(ev.MembershipChanged(at=event.origin, change="resumed", rank=event.rank, detail=detail))
-    added = generation.add(event)
+        state.membership.append(ev.MembershipChanged(at=begin, change="resumed", rank=told[0][0], detail=detail))
+    generation.add(told, event.epoch)
+    added = Totals.of([*map(sum, zip(*[batch.sums for *_, batch in told], strict=True))])
     if event.epoch is not None:
-        _rank(state, event.rank).epoch = event.epoch
-        add_steps(state.epochs, event, added.samples, sampled=added.sampled_steps == added.steps)
+        for rank, *_ in told:
+            _rank(state, rank).epoch = event.epoch
+        add_steps(state.epochs, event.epoch, event.generation, (begin, end), added)
     if state.job.status != "ended":
         state.job.status = "running"
-    _add_to_history(state, event, added)
+    _add_to_history(state, [batch for *_, batch in told], (begin, end), added)
     if state.hang_watch.stacks:
-        _go_on(state, event.origin + (event.start_ns[-1] + event.duration_ns[-1]) / 1e9)
+        _go_on(state, end)
 
 
 def _go_on(state: SessionState, ended: float) -> None:
@@ -262,17 +273,17 @@ def _go_on(state: SessionState, ended: float) -> None:
         _say(state, ended, "info", text)
 
 
-def _add_to_history(state: SessionState, event: ev.StepsRecorded, added: Totals) -> None:
-    """A batch about as long as a bin is spread as a whole; of a longer one each step is, so that a slow stretch shows."""
+def _add_to_history(state: SessionState, batches: list[Batch], lasted: tuple[float, float], added: Totals) -> None:
+    """Batches about as long as a bin are spread as a whole; of longer ones each step is, so that a slow stretch shows."""
+    first, last = lasted
     if (history := state.history) is None:
-        history = state.history = History(int(state.started if state.started is not None else event.origin))
-    first, last = event.origin, event.origin + (event.start_ns[-1] + event.duration_ns[-1]) / 1e9
+        history = state.history = History(int(state.started if state.started is not None else first))
     if last - first <= 2 * history.width_s:
         history.spread(first, last, _amounts(added))
         return
-    for totals, offset, duration in zip(step_totals(event), event.start_ns, event.duration_ns, strict=True):
-        begin = first + offset / 1e9
-        history.spread(begin, begin + duration / 1e9, _amounts(totals))
+    for batch in batches:
+        for step in batch.single_steps():
+            history.spread(step.begin, step.end, _amounts(Totals.of(step.sums)))
 
 
 def _amounts(totals: Totals) -> tuple[float, ...]:
@@ -506,6 +517,7 @@ _HANDLERS: dict[type, _Handler] = {
     ev.StackTaken: _stack_taken,
     ev.WorkerIdentified: _worker_identified,
     ev.StepsRecorded: _steps_recorded,
+    ev.NodeStepsRecorded: _node_steps_recorded,
     ev.SpanRecorded: _span_recorded,
     ev.MetricsLogged: _metrics_logged,
     ev.ModelDescribed: _model_described,

@@ -40,10 +40,10 @@ def joined(generation: Generation, since: int = 0) -> Joined:
     columns: dict[int, tuple[int, list[int], list[int]]] = {}
     for number in numbers:
         for batch in generation.ranks[number].last_batches(count):
-            inputs = batch.input_wait_ns
-            for i, wait in enumerate(batch.exposed_communication_ns or ()):
+            inputs, durations = batch.column("input_wait_ns"), batch.durations_ns
+            for i, wait in enumerate(batch.column("exposed_communication_ns") or ()):
                 if wait is not None and (step := batch.first_step + i) >= since:
-                    _, waits, waited = columns.setdefault(step, (batch.duration_ns[i], [], []))
+                    _, waits, waited = columns.setdefault(step, (durations[i], [], []))
                     waits.append(wait)
                     waited.append((inputs[i] if inputs else 0) or 0)
     whole = [(step, row) for step, row in sorted(columns.items()) if len(row[1]) == len(numbers) and row[0] > 0]

@@ -7,9 +7,10 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
+from distmon.core.batches import PHASES
 from distmon.core.quantiles import quantile
 from distmon.core.state import LOST_S, NodeState, SessionState
-from distmon.core.steps import PHASES, Generation, RankSteps, Totals
+from distmon.core.steps import Generation, RankSteps, Totals
 from distmon.core.warmup import MIN_STEPS, Warmup, find_warmup
 
 ROLLING_S = 30.0

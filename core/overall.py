@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from distmon.core.batches import PHASES
 from distmon.core.intervals import rate_interval
 from distmon.core.measures import Split, split, step_series, steps_set_aside, warmup
 from distmon.core.quantiles import Quantiles
 from distmon.core.state import SessionState
-from distmon.core.steps import PHASES, Generation, Totals
+from distmon.core.steps import Generation, Totals
 
 
 @dataclass(slots=True, frozen=True)
@@ -48,7 +49,7 @@ def _overall(state: SessionState, number: int, generations: list[Generation], sk
         host=known.host if known else "",
         steps=whole.steps,
         micro_batches=sum(rank.micro_batches for rank, _ in made),
-        step_median_s=durations.quantile(0.5),
+        step_median_s=None if (median_ns := durations.quantile(0.5)) is None else median_ns / 1e9,
         steady=split(steady),
         missing={
             **{phase: whole.steps - seen for phase, seen in zip(PHASES, whole.seen, strict=True)},

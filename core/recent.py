@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from distmon.core.batches import PHASES
 from distmon.core.measures import ALL_PHASES, RankRow, current_generation
 from distmon.core.quantiles import quantile
 from distmon.core.state import SessionState
-from distmon.core.steps import PHASES, RankSteps, Totals
+from distmon.core.steps import RankSteps, Totals
 
 METRICS = ("step", *ALL_PHASES, "late")
 """`late` is how much later than the median rank a rank comes to the collective, as in RankRow."""
@@ -38,7 +39,7 @@ def recent(state: SessionState, metric: str) -> Recent:
         return Recent(0, 0, {})
     ranks = {number: generation.ranks[number] for number in sorted(generation.ranks)}
     end = max(int(r.last_end) for r in ranks.values() if r.last_end is not None) + 1
-    oldest = min(int(r.batches[0].origin) for r in ranks.values() if r.batches)
+    oldest = min(int(r.batches[0].begin) for r in ranks.values() if r.batches)
     start = max(oldest, end - RECENT_S)
     own = {number: _row(r, "exposed_communication" if metric == "late" else metric, start, end) for number, r in ranks.items()}
     return Recent(start, end - start, _lateness(own) if metric == "late" else own)
@@ -46,10 +47,10 @@ def recent(state: SessionState, metric: str) -> Recent:
 
 def _row(rank: RankSteps, metric: str, start: int, end: int) -> Row:
     row: Row = [None] * (end - start)
-    for batch, sums in zip(rank.batches, rank.batch_sums, strict=True):
-        first, last = int(batch.origin), int(batch.origin + (batch.start_ns[-1] + batch.duration_ns[-1]) / 1e9)
+    for batch in rank.batches:
+        first, last = int(batch.begin), int(batch.end)
         if last >= start:
-            value = _mean(sums, metric)
+            value = _mean(Totals.of(batch.sums), metric)
             for second in range(max(first if last - first > 1 else last, start), last + 1):
                 row[second - start] = value
     return row

@@ -6,18 +6,12 @@ from array import array
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import repeat
 from operator import add
 from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec import structs
-
 from distmon.core.arrivals import Arrivals
-from distmon.core.events import StepsRecorded
-from distmon.core.quantiles import Quantiles, median
-
-PHASES = ("input_wait", "compute", "exposed_communication", "optimizer")
-"""The phases of a step that are measured; what they leave of the step is the rest."""
+from distmon.core.batches import NOTHING, PHASES, Batch, Int64s
+from distmon.core.quantiles import EXACT_LIMIT, Quantiles, median
 
 HISTORY_COLUMNS = ("samples", "steps", *PHASES, "rest", "step")
 """Of a job over time: samples and rank-steps done, and rank-seconds per phase, of the rest and of whole steps."""
@@ -26,13 +20,14 @@ EXACT_PREFIX = 512
 RECENT_STEPS = 256
 USUAL_STEPS = 9
 MAX_SERIES = 65_536
-UNKNOWN = -(1 << 62)
 MAX_BINS = 3_600
+_APART = 1_024
+"""Ranks put their step times into bins up to so many steps apart: all at once would hold up a viewer for seconds."""
 
 if TYPE_CHECKING:
-    Int64s = array[int]
+    Floats = array[float]
 else:
-    Int64s = array  # Python 3.11 cannot subscript it, and the states' codec resolves annotations
+    Floats = array  # Python 3.11 cannot subscript it, and the states' codec resolves annotations
 
 
 class Step(NamedTuple):
@@ -54,6 +49,12 @@ class Totals(NamedTuple):
     sampled_steps: int = 0
     phase_ns: tuple[int, int, int, int] = (0, 0, 0, 0)
     seen: tuple[int, int, int, int] = (0, 0, 0, 0)
+
+    @staticmethod
+    def of(sums: Sequence[int]) -> Totals:
+        """Of twelve sums in the order of `Sums`."""
+        steps, duration, samples, sampled, a, b, c, d, seen_a, seen_b, seen_c, seen_d = sums
+        return Totals(steps, duration, samples, sampled, (a, b, c, d), (seen_a, seen_b, seen_c, seen_d))
 
     def less(self, other: Totals) -> Totals:
         """The difference of two."""
@@ -88,188 +89,120 @@ class RankSteps:
 
     rank: int
     worker: str = ""
-    totals: Totals = field(default_factory=Totals)
+    sums: list[int] = field(default_factory=lambda: list(NOTHING))
+    """As `Sums`."""
     first_start: float | None = None
     last_end: float | None = None
     last_step: int = -1
     epoch: int | None = None
     micro_batches: int = 0
     durations: Quantiles = field(default_factory=Quantiles)
-    prefix: list[Int64s] = field(default_factory=lambda: [array("q") for _ in range(6)])
-    """The first EXACT_PREFIX steps, so that any warm-up within them can be taken off exactly: duration, the four phases and
-    samples, in columns, since a large job has thousands of ranks. UNKNOWN stands for None."""
-    checkpoints: list[Totals] = field(default_factory=list)
-    """Totals after batches past the prefix, at a widening spacing."""
-    batches: deque[StepsRecorded] = field(default_factory=deque)
+    """In nanoseconds."""
+    first_batches: list[Batch] = field(default_factory=list)
+    """Those of the first EXACT_PREFIX steps, so that any warm-up within them can be taken off exactly."""
+    checkpoints: Floats = field(default_factory=lambda: array("d"))
+    """Sums after batches past those, one behind the other, at a widening spacing; exact up to a hundred days."""
+    batches: deque[Batch] = field(default_factory=deque)
     """The last batches, that hold at least RECENT_STEPS steps between them."""
-    batch_sums: deque[Totals] = field(default_factory=deque)
-    """The sums of each of `batches`."""
     kept_steps: int = 0
 
-    def add(self, batch: StepsRecorded) -> Totals:
-        """Adds a batch and gives its sums; batches of one worker come in order."""
-        count = len(batch.duration_ns)
-        if (room := EXACT_PREFIX - len(self.prefix[0])) > 0:
-            self._extend_prefix(batch, min(room, count))
-        added = batch_totals(batch)
-        self.totals = self.totals.plus(added)
-        if self.totals.steps > EXACT_PREFIX:
+    def __post_init__(self) -> None:
+        if not self.durations.count:
+            self.durations.room = EXACT_LIMIT + self.rank * 37 % _APART
+
+    @property
+    def totals(self) -> Totals:
+        """Of all steps."""
+        return Totals.of(self.sums)
+
+    def add(self, batch: Batch, worker: str = "", epoch: int | None = None) -> None:
+        """Adds a batch; those of one worker come in order."""
+        sums = self.sums
+        if sums[0] < EXACT_PREFIX:
+            self.first_batches.append(batch)
+        self.sums = sums = list(map(add, sums, batch.sums))
+        if sums[0] > EXACT_PREFIX:
             self._checkpoint()
-        self.durations.extend([duration / 1e9 for duration in batch.duration_ns])
-        self.micro_batches += sum(batch.micro_batches) if batch.micro_batches else count
-        self._keep(batch, added)
-        self.worker = batch.worker
+        self.durations.extend(batch.durations_ns)
+        micro_batches = batch.column("micro_batches")
+        self.micro_batches += batch.steps if micro_batches is None else sum(count or 0 for count in micro_batches)
+        self.batches.append(batch)
+        self.kept_steps += batch.steps
+        while self.kept_steps - (oldest := self.batches[0].steps) >= RECENT_STEPS:
+            self.batches.popleft()
+            self.kept_steps -= oldest
+        self.worker = worker
         if self.first_start is None:
-            self.first_start = batch.origin
-        self.last_step = batch.first_step + count - 1
-        self.last_end = batch.origin + (batch.start_ns[-1] + batch.duration_ns[-1]) / 1e9
-        if batch.epoch is not None:
-            self.epoch = batch.epoch
-        return added
+            self.first_start = batch.begin
+        self.last_step = batch.last_step
+        self.last_end = batch.end
+        if epoch is not None:
+            self.epoch = epoch
 
     def steady(self, warmup_steps: int) -> Totals:
         """Totals of the steps after the first `warmup_steps`; past the exact prefix, after the next checkpoint."""
-        if warmup_steps <= len(self.prefix[0]):
-            return self.totals.less(_sum([_known(column[:warmup_steps]) for column in self.prefix]))
-        for before in self.checkpoints:
-            if before.steps >= warmup_steps:
-                return self.totals.less(before)
+        if warmup_steps <= min(EXACT_PREFIX, self.sums[0]):
+            return self.totals.less(self._of_first(warmup_steps))
+        for place in range(0, len(self.checkpoints), len(NOTHING)):
+            if self.checkpoints[place] >= warmup_steps:
+                before = self.checkpoints[place : place + len(NOTHING)]
+                return self.totals.less(Totals.of([int(value) for value in before]))
         return Totals()
+
+    def _of_first(self, steps: int) -> Totals:
+        total = list(NOTHING)
+        for batch in self.first_batches:
+            if steps <= 0:
+                break
+            total = list(map(add, total, batch.first_sums(steps)))
+            steps -= batch.steps
+        return Totals.of(total)
+
+    @property
+    def first_duration_s(self) -> float | None:
+        """Of its first step."""
+        return self.first_batches[0].numbers[0] / 1e9 if self.first_batches else None
 
     def recent(self, count: int = RECENT_STEPS) -> list[Step]:
         """The last steps, oldest first."""
         steps: deque[Step] = deque()
         for batch in reversed(self.batches):
-            columns = _columns(batch)
-            for i in range(len(batch.duration_ns) - 1, -1, -1):
+            nothing: list[int | None] = [None] * batch.steps
+            phases = [batch.column(f"{phase}_ns") or nothing for phase in PHASES]
+            samples, durations, starts = batch.column("samples") or nothing, batch.durations_ns, batch.starts_ns
+            for i in range(batch.steps - 1, -1, -1):
                 if len(steps) == count:
                     return list(steps)
-                duration = batch.duration_ns[i]
-                end = batch.origin + (batch.start_ns[i] + duration) / 1e9
-                a, b, c, d = (None if (v := column[i]) is None else v / 1e9 for column in columns[1:5])
-                steps.appendleft(Step(batch.first_step + i, end, duration / 1e9, (a, b, c, d), columns[5][i]))
+                end = batch.origin + (starts[i] + durations[i]) / 1e9
+                a, b, c, d = (None if (v := column[i]) is None else v / 1e9 for column in phases)
+                steps.appendleft(Step(batch.first_step + i, end, durations[i] / 1e9, (a, b, c, d), samples[i]))
         return list(steps)
 
     def usual_step_s(self) -> float:
         """Median of the last few steps; 0 before the first."""
-        return (median(d for batch in self.last_batches(USUAL_STEPS) for d in batch.duration_ns) or 0.0) / 1e9
+        return (median(d for batch in self.last_batches(USUAL_STEPS) for d in batch.durations_ns) or 0.0) / 1e9
 
-    def last_batches(self, count: int) -> list[StepsRecorded]:
+    def last_batches(self, count: int) -> list[Batch]:
         """Whole batches, the latest first, until they hold at least `count` steps."""
-        chosen: list[StepsRecorded] = []
+        chosen: list[Batch] = []
         for batch in reversed(self.batches):
             chosen.append(batch)
-            count -= len(batch.duration_ns)
+            count -= batch.steps
             if count <= 0:
                 break
         return chosen
 
     def last_totals(self, count: int) -> Totals:
-        """The sums of `last_batches`. Every rank is asked for them at every look: adding to plain numbers takes a quarter."""
-        steps = duration = samples = sampled = a = b = c = d = seen_a = seen_b = seen_c = seen_d = 0
-        for more in reversed(self.batch_sums):
-            (w, x, y, z), (seen_w, seen_x, seen_y, seen_z) = more.phase_ns, more.seen
-            steps, duration, samples, sampled = (
-                steps + more.steps, duration + more.duration_ns, samples + more.samples, sampled + more.sampled_steps,
-            )  # fmt: skip
-            a, b, c, d = a + w, b + x, c + y, d + z
-            seen_a, seen_b, seen_c, seen_d = seen_a + seen_w, seen_b + seen_x, seen_c + seen_y, seen_d + seen_z
-            if steps >= count:
-                break
-        return Totals(steps, duration, samples, sampled, (a, b, c, d), (seen_a, seen_b, seen_c, seen_d))
-
-    def _extend_prefix(self, batch: StepsRecorded, count: int) -> None:
-        columns = (
-            batch.duration_ns,
-            batch.input_wait_ns,
-            batch.compute_ns,
-            batch.exposed_communication_ns,
-            batch.optimizer_ns,
-            batch.samples,
-        )
-        for kept, column in zip(self.prefix, columns, strict=True):
-            if column is None:
-                kept.extend(repeat(UNKNOWN, count))
-            else:
-                kept.extend([UNKNOWN if value is None else value for value in column[:count]])
-
-    def _keep(self, batch: StepsRecorded, sums: Totals) -> None:
-        self.batches.append(batch)
-        self.batch_sums.append(sums)
-        self.kept_steps += sums.steps
-        while self.kept_steps - (oldest := self.batch_sums[0].steps) >= RECENT_STEPS:
-            self.batches.popleft()
-            self.batch_sums.popleft()
-            self.kept_steps -= oldest
+        """The sums of `last_batches`."""
+        found = [batch.sums for batch in self.last_batches(count)]
+        return Totals.of([*map(sum, zip(*found, strict=True))]) if found else Totals()
 
     def _checkpoint(self) -> None:
-        self.checkpoints.append(self.totals)
-        if len(self.checkpoints) > EXACT_PREFIX:
-            del self.checkpoints[1::2]
-
-
-_Columns = Sequence[Sequence[int | None]]
-
-
-def _columns(batch: StepsRecorded) -> list[Sequence[int | None]]:
-    """Duration, phases and samples, each as long as the batch."""
-    nothing = [None] * len(batch.duration_ns)
-    return [
-        batch.duration_ns,
-        batch.input_wait_ns or nothing,
-        batch.compute_ns or nothing,
-        batch.exposed_communication_ns or nothing,
-        batch.optimizer_ns or nothing,
-        batch.samples or nothing,
-    ]
-
-
-def without_first(batch: StepsRecorded, count: int) -> StepsRecorded | None:
-    """The rest of a batch; None if nothing is left."""
-    if count >= len(batch.duration_ns):
-        return None
-    names = ("start_ns", "duration_ns", "samples", "micro_batches", *(f"{phase}_ns" for phase in PHASES))
-    offset = batch.start_ns[count]
-    columns = {name: column[count:] for name in names if (column := getattr(batch, name)) is not None}
-    columns["start_ns"] = [start - offset for start in columns["start_ns"]]
-    return structs.replace(batch, first_step=batch.first_step + count, origin=batch.origin + offset / 1e9, **columns)
-
-
-def step_totals(batch: StepsRecorded) -> list[Totals]:
-    """The sums of each step of a batch by itself."""
-    return [_sum([(value,) for value in row]) for row in zip(*_columns(batch), strict=True)]
-
-
-def batch_totals(batch: StepsRecorded) -> Totals:
-    """The sums of a batch."""
-    a, seen_a = _sum_known(batch.input_wait_ns)
-    b, seen_b = _sum_known(batch.compute_ns)
-    c, seen_c = _sum_known(batch.exposed_communication_ns)
-    d, seen_d = _sum_known(batch.optimizer_ns)
-    samples, sampled = _sum_known(batch.samples)
-    durations = batch.duration_ns
-    return Totals(len(durations), sum(durations), samples, sampled, (a, b, c, d), (seen_a, seen_b, seen_c, seen_d))
-
-
-def _sum(columns: _Columns) -> Totals:
-    (duration, count), *phases, (samples, sampled) = (_sum_known(column) for column in columns)
-    (a, seen_a), (b, seen_b), (c, seen_c), (d, seen_d) = phases
-    return Totals(count, duration, samples, sampled, (a, b, c, d), (seen_a, seen_b, seen_c, seen_d))
-
-
-def _known(column: Int64s) -> Sequence[int]:
-    return [value for value in column if value != UNKNOWN] if UNKNOWN in column else column
-
-
-def _sum_known(column: Sequence[int | None] | None) -> tuple[int, int]:
-    """Sum and number of the values that are not None."""
-    if not column:
-        return 0, 0
-    try:
-        return sum(column), len(column)  # type: ignore[arg-type]
-    except TypeError:
-        known = [value for value in column if value is not None]
-        return sum(known), len(known)
+        self.checkpoints.extend(self.sums)
+        width = len(NOTHING)
+        if len(self.checkpoints) > EXACT_PREFIX * width:
+            places = range(0, len(self.checkpoints), 2 * width)
+            self.checkpoints = array("d", [value for place in places for value in self.checkpoints[place : place + width]])
 
 
 @dataclass(slots=True)
@@ -286,29 +219,41 @@ class JobSeries:
     sampled: bool = True
     """False once a step came without its number of samples."""
 
-    def add(self, batch: StepsRecorded) -> None:
-        last = batch.first_step + len(batch.duration_ns) - 1
+    def add(self, batches: Sequence[Batch]) -> None:
+        """Adds batches of different ranks; those of the same steps are best given together."""
+        first, count = batches[0].first_step, batches[0].steps
+        if len(batches) > 1 and all(batch.first_step == first and batch.steps == count for batch in batches):
+            durations = [*map(sum, zip(*[batch.durations_ns for batch in batches], strict=True))]
+            self._add(first, durations, [*map(sum, zip(*map(self._counts, batches), strict=True))], len(batches))
+            return
+        for batch in batches:
+            self._add(batch.first_step, batch.durations_ns, self._counts(batch), 1)
+
+    def _counts(self, batch: Batch) -> Sequence[int]:
+        """The samples of each step; 0 where they are not known."""
+        if batch.sums[3] < batch.steps:
+            self.sampled = False
+        return [count or 0 for count in batch.column("samples") or [0] * batch.steps]
+
+    def _add(self, first: int, durations: Sequence[int], counts: Sequence[int], reports: int) -> None:
+        last = first + len(durations) - 1
         while last // self.width >= MAX_SERIES:
             self._halve()
         missing = last // self.width + 1 - len(self.reports)
         if missing > 0:
             for column in (self.samples, self.duration_ns, self.reports):
                 column.frombytes(bytes(8 * missing))
-        counts = batch.samples
-        if counts is None or None in counts:
-            self.sampled = False
-            counts = [count or 0 for count in counts or [0] * len(batch.duration_ns)]
         if self.width == 1:
-            window = slice(batch.first_step, last + 1)
-            for column, values in ((self.duration_ns, batch.duration_ns), (self.samples, counts)):
+            window = slice(first, last + 1)
+            for column, values in ((self.duration_ns, durations), (self.samples, counts)):
                 column[window] = array("q", map(add, column[window], values))
-            self.reports[window] = array("q", map((1).__add__, self.reports[window]))
+            self.reports[window] = array("q", map(reports.__add__, self.reports[window]))
             return
-        for i, duration in enumerate(batch.duration_ns):
-            index = (batch.first_step + i) // self.width
+        for i, (duration, samples) in enumerate(zip(durations, counts, strict=True)):
+            index = (first + i) // self.width
             self.duration_ns[index] += duration
-            self.reports[index] += 1
-            self.samples[index] += counts[i] or 0
+            self.reports[index] += reports
+            self.samples[index] += samples
 
     def _halve(self) -> None:
         self.width *= 2
@@ -380,17 +325,23 @@ class Generation:
     series: JobSeries = field(default_factory=JobSeries)
     arrivals: Arrivals = field(default_factory=Arrivals)
 
-    def new_steps(self, batch: StepsRecorded) -> StepsRecorded | None:
-        """The batch without the steps that are there already, which an agent that was started again tells once more."""
-        rank = self.ranks.get(batch.rank)
-        if rank is None or rank.worker != batch.worker or batch.first_step > rank.last_step:
-            return batch
-        return without_first(batch, rank.last_step + 1 - batch.first_step)
+    def steps_of(self, rank: int) -> RankSteps:
+        """Those of a rank, from now on."""
+        if (found := self.ranks.get(rank)) is None:
+            found = self.ranks[rank] = RankSteps(rank)
+        return found
 
-    def add(self, batch: StepsRecorded) -> Totals:
-        """Adds a batch to its rank and to the job, and gives the batch's sums."""
-        if (rank := self.ranks.get(batch.rank)) is None:
-            rank = self.ranks[batch.rank] = RankSteps(batch.rank)
-        self.series.add(batch)
-        self.arrivals.add(batch, self.world_size or max(len(self.ranks), 2))
-        return rank.add(batch)
+    def new_steps(self, rank: int, worker: str, batch: Batch) -> Batch | None:
+        """The batch without the steps that are there already, which an agent that was started again tells once more."""
+        known = self.ranks.get(rank)
+        if known is None or known.worker != worker or batch.first_step > known.last_step:
+            return batch
+        return batch.without_first(known.last_step + 1 - batch.first_step)
+
+    def add(self, told: Sequence[tuple[int, str, Batch]], epoch: int | None) -> None:
+        """Adds each batch to its rank and to the job; the worker tells who had the rank. Ranks are given once."""
+        for rank, worker, batch in told:
+            made = self.steps_of(rank)
+            self.arrivals.add(rank, batch, self.world_size or max(len(self.ranks), 2))
+            made.add(batch, worker, epoch)
+        self.series.add([batch for _, _, batch in told])

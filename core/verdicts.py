@@ -186,6 +186,6 @@ def _wall_dominated(state: SessionState, generation: Generation) -> Verdict | No
 
 def _window(state: SessionState, generation: Generation) -> tuple[float | None, float | None]:
     """From and to, in seconds since the job started, of the recent steps."""
-    starts = [r.last_batches(RECENT)[-1].origin for r in generation.ranks.values()]
+    starts = [r.last_batches(RECENT)[-1].begin for r in generation.ranks.values()]
     ends = [r.last_end for r in generation.ranks.values() if r.last_end is not None]
     return since_start(state, min(starts)), since_start(state, max(ends))

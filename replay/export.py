@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from typing import TextIO
 
 from distmon.core import events as ev
+from distmon.core.batches import PHASES
 from distmon.core.fold import node_power_w
-from distmon.core.steps import PHASES
 
 CSV_COLUMNS = (
     "generation",

@@ -63,7 +63,7 @@ def _decode_other(wanted: type, value: Any) -> Any:
         return deque(_convert_to(_generic(list, arguments[0]), items), maxlen=limit)
     if origin is array:
         code, content = value
-        if code not in "qd":
+        if code not in "qdI":
             raise ValueError(f"array of {code!r}")
         return array(code, content)
     raise NotImplementedError(f"no decoding for {wanted}")
@@ -74,7 +74,7 @@ def _generic(container: Any, *of: Any) -> Any:
 
 
 def _convert_to(wanted: Any, value: Any) -> Any:
-    return msgspec.convert(value, wanted, strict=False)
+    return msgspec.convert(value, wanted, strict=False, dec_hook=_decode_other)
 
 
 _encoder = msgspec.msgpack.Encoder(enc_hook=_encode_other)

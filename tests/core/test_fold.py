@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from distmon.core import codec, measures
 from distmon.core import events as ev
+from distmon.core.batches import NOTHING, batch_of
 from distmon.core.fold import apply, count_unknown
 from distmon.core.state import SessionState
 from distmon.core.steps import EXACT_PREFIX, HISTORY_COLUMNS, MAX_SERIES, History, JobSeries, RankSteps
@@ -178,12 +179,12 @@ def test_long_runs_stay_bounded_and_exact_in_their_sums() -> None:
     rank, series, length = RankSteps(0), JobSeries(), 1000
     for i in range(3 * MAX_SERIES // length):
         one = batch(i * length, [0.001] * length, origin=float(i))
-        rank.add(one)
-        series.add(one)
+        rank.add(batch_of(one))
+        series.add([batch_of(one)])
     assert len(series.reports) <= MAX_SERIES
     assert sum(series.reports) == rank.totals.steps == 3 * MAX_SERIES // length * length
-    assert len(rank.prefix[0]) == EXACT_PREFIX
-    assert len(rank.checkpoints) <= EXACT_PREFIX
+    assert sum(one.steps for one in rank.first_batches) == length
+    assert len(rank.checkpoints) <= EXACT_PREFIX * len(NOTHING)
     assert rank.steady(5).steps == rank.totals.steps - 5
     assert 0 < rank.steady(5000).steps <= rank.totals.steps - 5000
     assert len(rank.recent()) == 256

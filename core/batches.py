@@ -1,0 +1,161 @@
+"""Consecutive steps of one rank, as the state keeps them: one array of numbers, column after column, and the sums."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from distmon.core.events import AnyEvent, NodeStepsRecorded, StepsRecorded
+from distmon.core.step_table import COLUMNS
+
+if TYPE_CHECKING:
+    Int64s = array[int]
+else:
+    Int64s = array  # Python 3.11 cannot subscript it, and the states' codec resolves annotations
+
+PHASES = ("input_wait", "compute", "exposed_communication", "optimizer")
+"""The phases of a step that are measured; what they leave of the step is the rest."""
+UNKNOWN = -(1 << 62)
+"""In an array with signs: what was not measured."""
+_ADDED = ("duration_ns", "samples", *(f"{phase}_ns" for phase in PHASES))
+_USUAL = tuple(name for name in COLUMNS if name != "micro_batches")
+
+Sums = tuple[int, int, int, int, int, int, int, int, int, int, int, int]
+"""Steps, duration, samples, steps with known samples; the four phases; the steps in which each was seen. Times in ns."""
+NOTHING: Sums = (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+
+
+class Batch(NamedTuple):
+    """Steps from `first_step` on. `numbers` are unsigned where all is known, signed with UNKNOWN for what is not."""
+
+    first_step: int
+    steps: int
+    origin: float
+    """Seconds since the epoch, from which `start_ns` counts."""
+    columns: tuple[str, ...]
+    numbers: Int64s
+    sums: Sums
+
+    @property
+    def begin(self) -> float:
+        """Start of the first step, in seconds since the epoch."""
+        return self.origin + self.numbers[-self.steps] / 1e9
+
+    @property
+    def end(self) -> float:
+        """End of the last step, in seconds since the epoch."""
+        return self.origin + (self.numbers[-1] + self.numbers[self.steps - 1]) / 1e9
+
+    @property
+    def last_step(self) -> int:
+        return self.first_step + self.steps - 1
+
+    def column(self, name: str) -> Sequence[int | None] | None:
+        """A column of COLUMNS; None, for a step or for all, where it was not measured."""
+        if name not in self.columns:
+            return None
+        place = self.columns.index(name) * self.steps
+        values = self.numbers[place : place + self.steps]
+        return values if values.typecode == "I" else [None if value == UNKNOWN else value for value in values]
+
+    @property
+    def durations_ns(self) -> Int64s:
+        return self.numbers[: self.steps]
+
+    @property
+    def starts_ns(self) -> Int64s:
+        return self.numbers[-self.steps :]
+
+    def first_sums(self, count: int) -> Sums:
+        """The sums of its first steps."""
+        if count >= self.steps:
+            return self.sums
+        parts = [self.numbers[place : place + count] for place in range(0, len(self.numbers), self.steps)]
+        return _sums_by_name(self.columns, parts, count)
+
+    def without_first(self, count: int) -> Batch | None:
+        """The rest of it; None if nothing is left."""
+        if count >= self.steps:
+            return None
+        kept = (self.numbers[place + count : place + self.steps] for place in range(0, len(self.numbers), self.steps))
+        numbers = array(self.numbers.typecode, chain.from_iterable(kept))
+        return make_batch(self.first_step + count, self.steps - count, self.origin, self.columns, numbers)
+
+    def single_steps(self) -> Iterator[Batch]:
+        """Each step by itself."""
+        for i in range(self.steps):
+            numbers = self.numbers[i :: self.steps]
+            yield make_batch(self.first_step + i, 1, self.origin, self.columns, numbers)
+
+
+def make_batch(first_step: int, count: int, origin: float, columns: tuple[str, ...], numbers: Int64s) -> Batch:
+    """With its sums."""
+    if columns == _USUAL and numbers.typecode == "I":
+        # Thousands of times a second: all columns but the last, in C.
+        d, a, b, c, e, samples = map(sum, islice(zip(*[iter(numbers)] * count, strict=True), 6))
+        return Batch(
+            first_step, count, origin, columns, numbers, (count, d, samples, count, a, b, c, e, count, count, count, count)
+        )
+    parts = [numbers[place : place + count] for place in range(0, len(numbers), count)]
+    return Batch(first_step, count, origin, columns, numbers, _sums_by_name(columns, parts, count))
+
+
+def _sums_by_name(columns: Sequence[str], parts: Sequence[Int64s], count: int) -> Sums:
+    found = {name: _sum_known(part) for name, part in zip(columns, parts, strict=True) if name in _ADDED}
+    (duration, _), (samples, sampled), *phases = (found.get(name, (0, 0)) for name in _ADDED)
+    (a, seen_a), (b, seen_b), (c, seen_c), (d, seen_d) = phases
+    return (count, duration, samples, sampled, a, b, c, d, seen_a, seen_b, seen_c, seen_d)
+
+
+def _sum_known(values: Int64s) -> tuple[int, int]:
+    """Sum and number of the values that are known."""
+    if UNKNOWN not in values:
+        return sum(values), len(values)
+    known = [value for value in values if value != UNKNOWN]
+    return sum(known), len(known)
+
+
+def batch_of(event: StepsRecorded) -> Batch:
+    """The steps of one worker's event, which has some."""
+    given = {name: column for name in COLUMNS if (column := getattr(event, name)) is not None}
+    values = list(chain.from_iterable(given.values()))
+    columns = _USUAL if tuple(given) == _USUAL else tuple(given)
+    numbers: Int64s
+    try:
+        numbers = array("I", values)
+    except (TypeError, OverflowError):
+        numbers = array("q", [UNKNOWN if value is None else value for value in values])
+    return make_batch(event.first_step, len(event.duration_ns), event.origin, columns, numbers)
+
+
+def batches_of(event: NodeStepsRecorded) -> list[Batch]:
+    """The steps of each worker."""
+    table, origin = event.table, event.origin
+    rows = zip(event.first_steps, table.counts, table.rows(), strict=True)
+    return [make_batch(first, count, origin, table.columns, numbers) for first, count, numbers in rows]
+
+
+def single_events(event: AnyEvent) -> Iterator[StepsRecorded]:
+    """The steps that an event tells of, worker by worker; nothing of another event."""
+    if isinstance(event, StepsRecorded):
+        yield event
+    elif isinstance(event, NodeStepsRecorded):
+        for worker, rank, batch in zip(event.workers, event.ranks, batches_of(event), strict=True):
+            begun_ns = batch.starts_ns[0]
+            columns: dict[str, Any] = {name: list(batch.column(name) or ()) for name in batch.columns}
+            columns["start_ns"] = [start - begun_ns for start in batch.starts_ns]
+            yield StepsRecorded(
+                at=event.at,
+                stream=event.stream,
+                seq=event.seq,
+                node=event.node,
+                worker=worker,
+                rank=rank,
+                generation=event.generation,
+                first_step=batch.first_step,
+                origin=batch.begin,
+                epoch=event.epoch,
+                **columns,
+            )
