@@ -25,6 +25,8 @@ ENDED_S = 15.0
 """From the first death to the end of a static job, everywhere."""
 SILENT_SHOWN_S = 15.0
 """From a cut to its line on the screen."""
+SLACK_S = 0.5
+"""Of a machine that is busy, for what is told of a moment after it."""
 E = TypeVar("E", bound=Event)
 
 

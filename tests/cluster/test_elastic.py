@@ -15,7 +15,7 @@ pytest.importorskip("horovod.torch", reason="needs Horovod and PyTorch: make tes
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 TRAIN_LIMIT_S = 180.0
-SLOTS_LIMIT_S = 20
+SLOTS_LIMIT_S = 10
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from distmon.core.events import JobEnded, NoticeGiven, WorkerExited
+from distmon.core.events import HostReachChanged, JobEnded, WorkerExited
 from tests.cluster import memory
 from tests.cluster.cluster import Cluster
 from tests.cluster.jobs import ENDED_S, SHOWN_S, SILENT_SHOWN_S, ClusterJob, RankJob, eventually
@@ -92,7 +92,11 @@ def test_a_host_is_cut_off_and_comes_back_and_then_a_rank_is_killed(cluster: Clu
     assert "first failure: rank 1 on node2: SIGKILL" in job.text()
     assert_ended_clean(job, killed.began)
     assert {exited.rank: exited.expected for exited in job.of(WorkerExited)} == {0: True, 1: False, 2: True}
-    assert [notice.severity for notice in job.of(NoticeGiven) if "answer" in notice.text] == ["warning", "info"]
+    assert [(told.host, told.ranks, told.answers) for told in job.of(HostReachChanged)] == [
+        ("node3", [2], False),
+        ("node3", [2], True),
+    ]
+    assert job.of(HostReachChanged)[0].at - cluster.truth.last("cut", "node3").began < SILENT_SHOWN_S
     failure = job.report()["failure"]
     assert (failure["rank"], failure["host"], failure["signal"], failure["exit_code"]) == (1, "node2", "SIGKILL", 137)
 

@@ -1,6 +1,7 @@
 """What the changes of an elastic job cost by the clock of the script itself: rank-seconds from `truth_script.py`'s logs."""
 
 import json
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,11 @@ class Process:
     notes: list[Note]
     killed: float | None = None
     silent: bool = False
-    """Of a cut nobody is told: it counts from the last step that each rank ended before it."""
+    """Nobody is told of a cut: it counts from the last step that each rank could still end."""
+
+    def failed(self, since: float) -> float:
+        """When it noticed a failure after `since`; infinite where it did not."""
+        return self.first(FAILURE, since) or math.inf
 
     def before(self, at: float, *what: str) -> float | None:
         """When one of these was noted last before `at`."""
@@ -58,11 +63,13 @@ def lost(processes: list[Process], ranks: int, joined: Iterable[tuple[str, float
     ended = max(note.at for p in processes for note in p.notes if note.what == "step")
     for p in processes:
         if p.killed is not None:
-            p.notes = [note for note in p.notes if note.at < p.killed]
+            until = p.failed(p.killed) if p.silent else p.killed
+            p.notes = [note for note in p.notes if note.at < until]
     killed = [p for p in processes if p.killed is not None]
+    oldest = next(p for p in processes if p.killed is None)
     parts = dict.fromkeys(("detection", "teardown", "rendezvous", "initialisation", "sync", "redone"), 0.0)
     for p in processes:
-        for part, seconds in _of_process(p, begun, killed).items():
+        for part, seconds in _of_process(p, begun, killed, oldest).items():
             parts[part] += seconds
     changes = sorted(note.at for p in processes for note in p.notes if note.what == CHANGE)
     lives = [(p.notes[0].at, ended if p.killed is None else _loss(p, p, p.killed)) for p in processes]
@@ -76,7 +83,8 @@ def lost(processes: list[Process], ranks: int, joined: Iterable[tuple[str, float
     return {**parts, "below_capacity": ranks * (ended - begun) - alive}
 
 
-def _of_process(process: Process, begun: float, killed: list[Process]) -> dict[str, float]:
+def _of_process(process: Process, begun: float, killed: list[Process], oldest: Process) -> dict[str, float]:
+    """`oldest` is the one whose state the others get."""
     parts = {"sync": process.pairs("sync", begun), "rendezvous": process.pairs("init", begun)}
     parts |= dict.fromkeys(("detection", "teardown", "initialisation", "redone"), 0.0)
     for note in process.notes:
@@ -84,24 +92,24 @@ def _of_process(process: Process, begun: float, killed: list[Process]) -> dict[s
             dead = max((p for p in killed if (p.killed or 0.0) < note.at + LATE_EXIT_S), key=lambda p: p.killed or 0.0)
             loss = min(_loss(process, dead, dead.killed or 0.0), note.at)
             parts["detection"] += note.at - loss
-            parts["redone"] += _undone(process, dead, loss)
+            parts["redone"] += _undone(oldest, dead, loss)
         if note.what in (FAILURE, CHANGE):
             parts["teardown"] += (process.first("shutdown_end", note.at) or note.at) - note.at
         if note.what == "training" and note.at > begun:
             parts["initialisation"] += _getting_ready(process, begun, note.at)
     if process.killed is not None:
-        parts["redone"] += _undone(process, process, _loss(process, process, process.killed))
+        parts["redone"] += _undone(oldest, process, _loss(process, process, process.killed))
     return parts
 
 
 def _loss(process: Process, dead: Process, killed: float) -> float:
     """When the loss of another one, or of itself, began for a process."""
-    return (process.before(killed, "step") or killed) if dead.silent else killed
+    return (process.before(process.failed(killed), "step") or killed) if dead.silent else killed
 
 
-def _undone(process: Process, dead: Process, loss: float) -> float:
-    """From the last commit before the death to the loss."""
-    committed = process.before(dead.killed or loss, "commit", "training")
+def _undone(oldest: Process, dead: Process, loss: float) -> float:
+    """From the last commit of the state that goes on to the loss. It may come after it: a commit asks nobody before it saves."""
+    committed = oldest.before(oldest.failed(dead.killed or loss), "commit", "training")
     return 0.0 if committed is None else max(loss - committed, 0.0)
 
 
