@@ -130,19 +130,25 @@ def batch_of(event: StepsRecorded) -> Batch:
     return make_batch(event.first_step, len(event.duration_ns), event.origin, columns, numbers)
 
 
-def batches_of(event: NodeStepsRecorded) -> list[Batch]:
-    """The steps of each worker."""
+def told_by(event: AnyEvent) -> list[tuple[int, str, Batch]]:
+    """(rank, worker, steps) that an event tells of; nothing for an event of another kind."""
+    if isinstance(event, StepsRecorded):
+        return [(event.rank, event.worker, batch_of(event))] if event.duration_ns else []
+    if not isinstance(event, NodeStepsRecorded):
+        return []
     table, origin = event.table, event.origin
-    rows = zip(event.first_steps, table.counts, table.rows(), strict=True)
-    return [make_batch(first, count, origin, table.columns, numbers) for first, count, numbers in rows]
+    rows = zip(event.ranks, event.workers, event.first_steps, table.counts, table.rows(), strict=True)
+    return [
+        (rank, worker, make_batch(first, count, origin, table.columns, numbers)) for rank, worker, first, count, numbers in rows
+    ]
 
 
 def single_events(event: AnyEvent) -> Iterator[StepsRecorded]:
-    """The steps that an event tells of, worker by worker; nothing of another event."""
+    """The same as an event for each worker; nothing for an event of another kind."""
     if isinstance(event, StepsRecorded):
         yield event
     elif isinstance(event, NodeStepsRecorded):
-        for worker, rank, batch in zip(event.workers, event.ranks, batches_of(event), strict=True):
+        for rank, worker, batch in told_by(event):
             begun_ns = batch.starts_ns[0]
             columns: dict[str, Any] = {name: list(batch.column(name) or ()) for name in batch.columns}
             columns["start_ns"] = [start - begun_ns for start in batch.starts_ns]

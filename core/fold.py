@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from distmon.core import events as ev
-from distmon.core.batches import Batch, batch_of, batches_of
+from distmon.core.batches import Batch, told_by
 from distmon.core.clocks import certain_offset, moved, node_of
 from distmon.core.death import death
 from distmon.core.energy import add_power
@@ -232,17 +232,10 @@ def _worker_identified(state: SessionState, event: ev.WorkerIdentified) -> None:
     _hear(state, event.node)
 
 
-def _steps_recorded(state: SessionState, event: ev.StepsRecorded) -> None:
-    if event.duration_ns:
-        _add_steps(state, event, [(event.rank, event.worker, batch_of(event))])
-
-
-def _node_steps_recorded(state: SessionState, event: ev.NodeStepsRecorded) -> None:
-    _add_steps(state, event, list(zip(event.ranks, event.workers, batches_of(event), strict=True)))
-
-
-def _add_steps(state: SessionState, event: ev.StepsRecorded | ev.NodeStepsRecorded, told: list[tuple[int, str, Batch]]) -> None:
-    """Steps of workers of one node."""
+def _steps_recorded(state: SessionState, event: ev.StepsRecorded | ev.NodeStepsRecorded) -> None:
+    """Of one worker or of several of a node."""
+    if not (told := told_by(event)):
+        return
     _hear(state, event.node)
     generation = _generation(state, event.generation)
     told = [(rank, worker, new) for rank, worker, batch in told if (new := generation.new_steps(rank, worker, batch)) is not None]
@@ -517,7 +510,7 @@ _HANDLERS: dict[type, _Handler] = {
     ev.StackTaken: _stack_taken,
     ev.WorkerIdentified: _worker_identified,
     ev.StepsRecorded: _steps_recorded,
-    ev.NodeStepsRecorded: _node_steps_recorded,
+    ev.NodeStepsRecorded: _steps_recorded,
     ev.SpanRecorded: _span_recorded,
     ev.MetricsLogged: _metrics_logged,
     ev.ModelDescribed: _model_described,

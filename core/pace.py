@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
-
-from distmon.core.events import StepsRecorded
 
 BINS = 512
 """Of time, at most; past them neighbours merge."""
@@ -30,12 +29,13 @@ class Pace:
     width_s: float = 1.0
     bins: dict[int, Counter[int]] = field(default_factory=dict)
 
-    def add(self, batch: StepsRecorded) -> None:
-        number = int(batch.at // self.width_s)
+    def add(self, at: float, durations_ns: Iterable[int]) -> None:
+        """Steps that were told of at a time, in seconds since the epoch."""
+        number = int(at // self.width_s)
         found = self.bins.get(number)
         if found is None:
             found = self.bins[number] = Counter()
-        found.update([int(math.log(max(ns, 1)) / _LOG_GAMMA) for ns in batch.duration_ns])
+        found.update([int(math.log(max(ns, 1)) / _LOG_GAMMA) for ns in durations_ns])
         while len(self.bins) > BINS:
             self._widen()
 

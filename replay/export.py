@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import TextIO
 
 from distmon.core import events as ev
-from distmon.core.batches import PHASES
+from distmon.core.batches import PHASES, single_events
 from distmon.core.fold import node_power_w
 
 CSV_COLUMNS = (
@@ -31,8 +31,8 @@ def write_csv(events: Iterable[ev.AnyEvent], start: float, out: TextIO) -> int:
     rows.writerow(CSV_COLUMNS)
     count = 0
     for event in events:
-        if isinstance(event, ev.StepsRecorded):
-            for row in _csv_rows(event, start):
+        for batch in single_events(event):
+            for row in _csv_rows(batch, start):
                 rows.writerow(row)
                 count += 1
     return count
@@ -85,9 +85,10 @@ class _Trace:
 
     def lines(self, event: ev.AnyEvent) -> Iterator[dict[str, object]]:
         match event:
-            case ev.StepsRecorded():
-                yield from self._place(event.node, event.rank)
-                yield from self._steps(event)
+            case ev.StepsRecorded() | ev.NodeStepsRecorded():
+                for batch in single_events(event):
+                    yield from self._place(batch.node, batch.rank)
+                    yield from self._steps(batch)
             case ev.SpanRecorded():
                 yield from self._place(event.node, event.rank)
                 yield self._slice(event, event.name or event.span, event.span, event.started, 0, round(event.duration_s * 1e9))

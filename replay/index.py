@@ -13,12 +13,14 @@ import weakref
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
+from itertools import chain
 from pathlib import Path
 from typing import IO
 
 import msgspec
 
 from distmon.core import events as ev
+from distmon.core.batches import told_by
 from distmon.core.codec import UnknownKind
 from distmon.core.finding import CALM
 from distmon.core.moments import Moment, MomentKind, moment_of
@@ -133,10 +135,10 @@ class IndexWriter:
             self._write(Second(self._now, position, self._steps))
             self._second = event.at
         self._now = max(self._now, event.at)
-        if isinstance(event, ev.StepsRecorded):
+        if told := told_by(event):
             with self._lock:
-                self._pace.add(event)
-            self._steps += len(event.duration_ns) if event.rank == 0 else 0
+                self._pace.add(event.at, chain.from_iterable(batch.durations_ns for *_, batch in told))
+            self._steps += sum(batch.steps for rank, _, batch in told if rank == 0)
         elif (moment := moment_of(event)) is not None:
             self._note(moment)
 

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from distmon.core.batches import told_by
 from distmon.core.codec import UnknownKind
 from distmon.core.errors import DistmonError
-from distmon.core.events import AnyEvent, StepsRecorded
+from distmon.core.events import AnyEvent
 from distmon.core.fold import apply
 from distmon.core.moments import Moment
 from distmon.core.pace import PacePoint
@@ -197,10 +198,10 @@ class Player:
         steps, now = second.steps, second.at
         for event in self._session.events(Notes(), second.position):
             now = max(now, event.at)
-            if isinstance(event, StepsRecorded) and event.rank == 0:
-                steps += len(event.duration_ns)
-                if steps >= step:
-                    return max(now - self._start, 0.0)
+            told = sum(batch.steps for rank, _, batch in told_by(event) if rank == 0)
+            steps += told
+            if told and steps >= step:
+                return max(now - self._start, 0.0)
         raise DistmonError(f"there is no step {step:,} in this recording: rank 0 did {steps:,}")
 
     def step(self, count: int = 1) -> None:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from distmon.core.events import StepsRecorded
 from distmon.core.pace import BINS, Pace
 
 
-def batch(at: float, durations: list[float]) -> StepsRecorded:
-    ns = [round(duration * 1e9) for duration in durations]
-    return StepsRecorded(
-        at=at, node="n", worker="w", rank=0, generation=0, first_step=0, origin=at - 1, start_ns=[0] * len(ns), duration_ns=ns
-    )
+def ns(durations_s: list[float]) -> list[int]:
+    return [round(duration * 1e9) for duration in durations_s]
 
 
 def test_quantiles_are_within_a_hundredth() -> None:
     pace = Pace()
-    pace.add(batch(100.0, [i / 1000 for i in range(1, 101)]))
+    pace.add(100.0, ns([i / 1000 for i in range(1, 101)]))
     (point,) = pace.points()
     assert abs(point.p50_s / 0.050 - 1) < 0.025 and abs(point.p95_s / 0.095 - 1) < 0.025
 
@@ -23,7 +19,7 @@ def test_quantiles_are_within_a_hundredth() -> None:
 def test_a_long_session_keeps_its_spike_and_all_steps() -> None:
     pace = Pace()
     for second in range(5000):
-        pace.add(batch(1_700_000_000.0 + second, [0.1, 0.1 if second != 3000 else 2.0]))
+        pace.add(1_700_000_000.0 + second, ns([0.1, 0.1 if second != 3000 else 2.0]))
     points = pace.points()
     assert BINS / 4 < len(points) <= BINS
     assert sum(found.total() for found in pace.bins.values()) == 10_000
