@@ -47,7 +47,7 @@ def _joined(group: list[_Told]) -> StepsRecorded | NodeStepsRecorded:
     for event, batch in group:
         later_ns = round((event.origin - origin) * 1e9)
         numbers.extend(batch.numbers[: -batch.steps])
-        numbers.extend(array("I", [start + later_ns for start in batch.starts_ns]))
+        numbers.extend(array("I", [start + later_ns for start in batch.numbers[-batch.steps :]]))
     return NodeStepsRecorded(
         at=max(event.at for event, _ in group),
         node=first.node,

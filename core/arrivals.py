@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from operator import sub
 from typing import TYPE_CHECKING
 
-from distmon.core.batches import Batch
+from distmon.core.batches import UNKNOWN, USUAL, Batch, Int64s
 from distmon.core.quantiles import median
 
 if TYPE_CHECKING:
@@ -102,8 +102,16 @@ class Arrival:
     """One rank's waits that are not joined yet, from `first_step` on, and its test."""
 
     first_step: int
-    waits: list[int | None] = field(default_factory=list)
+    waits: Int64s = field(default_factory=lambda: array("I"))
+    """Unsigned while all are known; signed, with UNKNOWN, else."""
     late: Shift = field(default_factory=Shift)
+
+    def take(self, batch: Batch, told: int, skipped: int) -> None:
+        """Takes in what was waited after the first `told` steps, with `skipped` unknown ones before it."""
+        waits = batch.column("exposed_communication_ns") or [None] * batch.steps
+        self.waits = array("q", self.waits)
+        self.waits.extend([UNKNOWN] * skipped)
+        self.waits.extend(UNKNOWN if wait is None else wait for wait in waits[told:])
 
 
 @dataclass(slots=True)
@@ -162,10 +170,11 @@ class Arrivals:
         count = batch.steps - told
         if count <= 0:
             return
-        if skipped:
-            arrival.waits.extend([None] * skipped)
-        waits = batch.column("exposed_communication_ns")
-        arrival.waits.extend([None] * count if waits is None else waits[told:] if told else waits)
+        waits = arrival.waits
+        if skipped or told or batch.columns != USUAL or batch.numbers.typecode != waits.typecode:
+            arrival.take(batch, told, skipped)
+        else:
+            waits.extend(batch.numbers[3 * count : 4 * count])
         if next(iter(self.ranks)) == rank:
             self.durations.extend([0] * skipped)
             self.durations.extend(batch.durations_ns[told:])
@@ -182,26 +191,27 @@ class Arrivals:
 
     def _join(self) -> None:
         block = self.block
-        rows = [arrival.waits[:block] for arrival in self.ranks.values()]
-        duration = sum(self.durations[:block])
-        self.next_step += block
-        self.blocks += 1
+        rows = []
         self.ready = 0
         for arrival in self.ranks.values():
-            del arrival.waits[:block]
+            waits = arrival.waits
+            rows.append(waits[:block])
+            del waits[:block]
             arrival.first_step += block
-            self.ready += len(arrival.waits) >= block
+            if len(waits) >= block:
+                self.ready += 1
+        duration = sum(self.durations[:block])
         del self.durations[:block]
+        self.next_step += block
+        self.blocks += 1
         if len(rows) < 2 or duration <= 0:
             return
-        try:
-            sums = list(map(sum, rows))  # type: ignore[arg-type]
-        except TypeError:
-            return  # some wait was not seen
-        self._weigh(rows, sums, duration)  # type: ignore[arg-type]
+        least = [*map(min, zip(*rows, strict=True))]
+        if min(least) > UNKNOWN:
+            self._weigh(list(map(sum, rows)), sum(least), duration)
 
-    def _weigh(self, rows: list[list[int]], sums: list[int], duration: int) -> None:
-        transfer = sum(map(min, zip(*rows, strict=True)))
+    def _weigh(self, sums: list[int], transfer: int, duration: int) -> None:
+        """A block of which all ranks' waits are known: their sums, and what even the last rank waited."""
         self.joined_steps += self.block
         self.joined_ns += duration
         self.transfer_ns += transfer

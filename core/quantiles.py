@@ -51,17 +51,18 @@ class Quantiles:
 
     def extend(self, values: Iterable[float]) -> None:
         """Adds positive numbers."""
-        before = len(self.values)
+        waiting = self.values
+        before = len(waiting)
         kept = values if isinstance(values, array) else list(values)
         try:
-            self.values.extend(kept)  # type: ignore[arg-type]
+            waiting.extend(kept)  # type: ignore[arg-type]
         except (TypeError, OverflowError):
             # Not all are whole and small.
-            self.values = array("d", self.values[:before])
-            self.values.extend(float(value) for value in kept)
-        self.count += len(self.values) - before
-        if len(self.values) > self.room:
-            self.bins.update(_bins(self.values))
+            waiting = self.values = array("d", waiting[:before])
+            waiting.extend(float(value) for value in kept)
+        self.count += len(waiting) - before
+        if len(waiting) > self.room:
+            self.bins.update(_bins(waiting))
             self.values = array("I")
 
     def merge(self, other: Quantiles) -> None:

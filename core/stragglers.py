@@ -195,7 +195,7 @@ def _at(state: SessionState, generation: Generation, rank: int, step: int | None
         return None if made.last_end is None else since_start(state, made.last_end)
     for batch in made.batches:
         if batch.first_step <= step <= batch.last_step:
-            return since_start(state, batch.origin + batch.starts_ns[step - batch.first_step] / 1e9)
+            return since_start(state, batch.starts()[step - batch.first_step])
     if made.first_start is None or made.last_end is None or made.last_step < 1:
         return None
     return since_start(state, made.first_start + (made.last_end - made.first_start) * step / made.last_step)
