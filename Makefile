@@ -8,7 +8,7 @@ BIN := .venv/bin
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/distmon
 STATE := $(or $(XDG_STATE_HOME),$(HOME)/.local/state)/distmon
 
-.PHONY: help run test check bench cluster faults truth lock pictures redo clean
+.PHONY: help run test check bench cluster faults truth answers lock pictures redo clean
 help:
 	@echo "make run      the cockpit on a real training of 2 ranks, a minute or two (PYTHON=... trains with a Python of yours)"
 	@echo "make test     all tests"
@@ -17,6 +17,7 @@ help:
 	@echo "make cluster  tests on several hosts, made of network namespaces, the long ones too (needs root)"
 	@echo "make faults   each fault several times while ranks train, counted record by record; writes docs/faults.md"
 	@echo "make truth    docs/truth.md: what the verdicts say against faults that are known; half an hour"
+	@echo "make answers docs/answers.md: what the landing screen says of twelve scripted faults; two minutes"
 	@echo "make lock     write the locks from what .venv holds"
 	@echo "make redo     five published benchmarks, small: their figures into docs/redo_*.md, half an hour"
 	@echo "make pictures the pictures of the documentation, from the demo session"
@@ -62,6 +63,10 @@ cluster:
 faults:
 	@$(SET_UP)
 	@$(BIN)/python -m tests.faults
+
+answers:
+	@$(SET_UP)
+	@$(BIN)/python -m tests.answers
 
 truth:
 	@$(SET_UP)

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 
 from distmon.core.batches import PHASES
+from distmon.core.kept_series import KeptSeries, kept_series, ordered_rates
 from distmon.core.quantiles import quantile
 from distmon.core.state import LOST_S, NodeState, SessionState
 from distmon.core.steps import Generation, RankSteps, Totals
@@ -69,29 +69,29 @@ def current_generation(state: SessionState) -> Generation | None:
 
 
 def step_series(generation: Generation) -> tuple[list[float], list[int]]:
-    """Mean duration over ranks (s) and samples over ranks of each step that all ranks have reported.
+    """Mean duration over ranks (s) and samples over ranks of each step that all ranks have reported; not to be changed.
 
     Past the limit of the series one entry is the mean of `width` neighbouring steps.
     """
-    series = generation.series
-    width, ranks = series.width, len(generation.ranks)
-    complete = min((r.last_step + 1 for r in generation.ranks.values()), default=0) // width
-    durations: list[float] = []
-    samples: list[int] = []
-    for ns, count, reports in zip(series.duration_ns[:complete], series.samples, series.reports, strict=False):
-        if reports:
-            durations.append(ns / reports / 1e9)
-            samples.append(round(count * ranks / reports) if reports < ranks * width else count)
-    return durations, samples
+    kept = _kept(generation)
+    return kept.durations, kept.samples
+
+
+def _kept(generation: Generation) -> KeptSeries:
+    complete = min((r.last_step + 1 for r in generation.ranks.values()), default=0) // generation.series.width
+    return kept_series(generation.series, len(generation.ranks), complete)
 
 
 def warmup(generation: Generation) -> Warmup:
     """The warm-up of a generation, looked for again whenever its steps have grown by a twentieth."""
-    durations, _ = step_series(generation)
-    n = _milestone(len(durations))
+    kept = _kept(generation)
+    n = _milestone(len(kept.durations))
     if n < MIN_STEPS:
         return Warmup(shape="too_few_steps", steps=None)
-    return _cached_warmup(tuple(durations[:n]))
+    known = kept.memo.warmup
+    if known is None or known[0] != n:
+        known = kept.memo.warmup = (n, find_warmup(kept.durations[:n]))
+    return known[1]
 
 
 def steps_set_aside(generation: Generation) -> int:
@@ -110,11 +110,6 @@ def _milestone(n: int) -> int:
     return min(int(20 * 1.05**rung), n)
 
 
-@lru_cache(maxsize=8)
-def _cached_warmup(durations: tuple[float, ...]) -> Warmup:
-    return find_warmup(durations)
-
-
 def throughput(generation: Generation | None) -> Throughput:
     """Steady throughput: the mean is a ratio of sums, the quantiles are over batches.
 
@@ -124,16 +119,13 @@ def throughput(generation: Generation | None) -> Throughput:
         return Throughput(reason="no steps yet")
     if not generation.series.sampled:
         return Throughput(reason="the number of samples in a batch was not seen")
-    found = warmup(generation)
-    durations, samples = step_series(generation)
-    if found.shape == "too_few_steps":
+    if warmup(generation).shape == "too_few_steps":
         return Throughput(reason=why_no_warmup(generation))
-    cut = steps_set_aside(generation) // generation.series.width
-    durations, samples = durations[cut:], samples[cut:]
-    per_step = generation.series.width
-    rates = sorted(s / (d * per_step) for s, d in zip(samples, durations, strict=True) if d > 0)
-    total = math.fsum(durations) * per_step
-    mean = sum(samples) / total if total > 0 else None
+    kept = _kept(generation)
+    cut = steps_set_aside(generation) // kept.width
+    total = math.fsum(kept.durations[cut:]) * kept.width
+    mean = sum(kept.samples[cut:]) / total if total > 0 else None
+    rates = ordered_rates(kept, cut)
     quantiles = quantile(rates, 0.5), quantile(rates, 0.05), quantile(rates, 0.95)
     return Throughput(mean, *quantiles, reason=why_no_warmup(generation))
 

@@ -134,7 +134,7 @@ def _throttled(node: NodeState, sample: NodeSampled) -> Iterator[Verdict]:
                 power = "" if gpu.power_w is None else f"; {gpu.power_w:.0f} W"
                 yield Verdict(
                     kind=kind,
-                    text=f"GPU {gpu.index} of {node.host} is held back: {', '.join(said)}",
+                    text=f"GPU {gpu.index} of {node.host} is throttled: {', '.join(said)}",
                     evidence=f"the driver's own reason{heat}{power}",
                     try_first=(
                         "cooling, or a lower power limit"

@@ -58,7 +58,7 @@ def run(cause: str, ranks: int, seed: int) -> RealTrial:
 
 
 def _judged(cause: str, ranks: int, rank: int, delay: float, recording: Path, first: int | None) -> RealTrial:
-    expected = ("stall", None, None) if cause == "stopped" else ("straggler", rank, PHASES.get(cause))
+    expected = ("stall", rank, None) if cause == "stopped" else ("straggler", rank, PHASES.get(cause))
     state, said, victims, named = SessionState(), list[Verdict](), set[int](), None
     stalled = False
     for event in open_session(recording).events(Notes()):
