@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -28,6 +29,30 @@ def moved(event: AnyEvent, offset_s: float) -> AnyEvent:
         if time is not None:
             times[name] = max(time + offset_s, 0.0)
     return structs.replace(event, **times)
+
+
+def time_of(event: AnyEvent, offsets: Mapping[str, float]) -> float:
+    """When it was on the viewer's clock; `offsets` are the seconds that are added to nodes' times, as a state has them."""
+    if offsets and (offset_s := offsets.get(node_of(event))) is not None:
+        return max(event.at + offset_s, 0.0)
+    return event.at
+
+
+def aligned(event: AnyEvent, offsets: Mapping[str, float]) -> AnyEvent:
+    """The event with all its times on the viewer's clock."""
+    if offsets and (offset_s := offsets.get(node_of(event))) is not None:
+        return moved(event, offset_s)
+    return event
+
+
+def note_offset(event: AnyEvent, offsets: dict[str, float]) -> None:
+    """What an event says of a node's clock holds for the events after it."""
+    if isinstance(event, ClockOffsetEstimated):
+        offset_s = certain_offset(event)
+        if offset_s is None:
+            offsets.pop(event.node, None)
+        else:
+            offsets[event.node] = offset_s
 
 
 def node_of(event: AnyEvent) -> str:

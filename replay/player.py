@@ -12,6 +12,7 @@ from functools import partial
 from typing import NamedTuple
 
 from distmon.core.batches import told_by
+from distmon.core.clocks import note_offset, time_of
 from distmon.core.codec import UnknownKind
 from distmon.core.errors import DistmonError
 from distmon.core.events import AnyEvent
@@ -49,6 +50,8 @@ class Player:
         self._reader = Reader(session)
         self._pending: AnyEvent | None = self._reader.next()
         self._now = 0.0
+        self._offsets: dict[str, float] = {}
+        """Of nodes' clocks, as the state of the moment has them."""
         self._target = self._start
         self._reached = True
         self._playing = True
@@ -144,9 +147,10 @@ class Player:
         if self._pending is None and self._index.grows:
             self._pending = self._reader.next()
         while self._pending is not None:
-            at = max(self._now, self._pending.at)
+            at = max(self._now, time_of(self._pending, self._offsets))
             if at > self._target:
                 break
+            note_offset(self._pending, self._offsets)
             event, self._pending, self._now = self._pending, self._reader.next(), at
             yield event
         self._reached = True
@@ -197,7 +201,7 @@ class Player:
         second = self._index.second_before_step(step)
         steps, now = second.steps, second.at
         for event in self._session.events(Notes(), second.position):
-            now = max(now, event.at)
+            now = max(now, time_of(event, self._offsets))
             told = sum(batch.steps for rank, _, batch in told_by(event) if rank == 0)
             steps += told
             if told and steps >= step:
@@ -208,7 +212,7 @@ class Player:
         """Pauses, then moves to the next (1) or the last (-1) moment at which something happened."""
         self.pause()
         if count > 0 and self._pending is not None and self._going is None:
-            self._target = max(self._now, self._pending.at, self._target)
+            self._target = max(self._now, time_of(self._pending, self._offsets), self._target)
         elif count < 0:
             self.seek(self._moment_before(self._now) - self._start)
 
@@ -238,13 +242,14 @@ class Player:
         with no_garbage_collection():
             state, position = self._index.start_for(at)
             reader = Reader(self._session, position)
-            while (event := reader.next()) is not None and event.at <= at:
+            while (event := reader.next()) is not None and time_of(event, state.clock_offsets) <= at:
                 apply(state, event)
         return Arrival(state, reader, event)
 
     def _arrive(self, found: Arrival) -> None:
         self._reader.close()
         self._sought, self._reader, self._pending = found
+        self._offsets = dict(found.state.clock_offsets)
         self._now = max(found.state.now, self._start)
 
     def _arrive_if_there(self) -> None:
@@ -284,9 +289,9 @@ class Player:
         second = self._index.second_before(at)
         before = max(second.at, self._start)
         for event in self._session.events(Notes(), second.position):
-            if event.at >= at:
+            if (there := time_of(event, self._offsets)) >= at:
                 break
-            before = max(before, event.at)
+            before = max(before, there)
         return before
 
 

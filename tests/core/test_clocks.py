@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from distmon.core.clocks import certain_offset, moved
+from distmon.core import events as ev
+from distmon.core.clocks import aligned, certain_offset, moved, note_offset, time_of
 from distmon.core.events import AnyEvent, ClockOffsetEstimated, GpuReading, NodeSampled, SpanRecorded, StepsRecorded, Ticked
 from distmon.core.fold import apply
 from distmon.core.state import LOST_S, SessionState
@@ -141,3 +142,14 @@ def test_rr07_a_set_clock_neither_reorders_nor_makes_negative_times() -> None:
     assert (rank.totals.steps, rank.last_step) == (60, 60)
     assert state.history is not None
     assert state.history.between("samples", silent_from + 5, silent_to - 5) == 0
+
+
+def test_a_recordings_events_are_on_the_viewers_clock_from_the_estimate_on() -> None:
+    offsets: dict[str, float] = {}
+    late = ev.NodeSampled(at=1030.0, stream="n/1", node="n", interval_s=1.0)
+    other = ev.NodeSampled(at=1001.0, stream="m/1", node="m", interval_s=1.0)
+    assert time_of(late, offsets) == 1030.0
+    note_offset(ev.ClockOffsetEstimated(at=1000.0, node="n", offset_s=-30.0, round_trip_s=0.001), offsets)
+    assert (time_of(late, offsets), time_of(other, offsets), aligned(late, offsets).at) == (1000.0, 1001.0, 1000.0)
+    note_offset(ev.ClockOffsetEstimated(at=1001.0, node="n", offset_s=0.0, round_trip_s=0.001), offsets)
+    assert time_of(late, offsets) == 1030.0
