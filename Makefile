@@ -8,7 +8,7 @@ BIN := .venv/bin
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/distmon
 STATE := $(or $(XDG_STATE_HOME),$(HOME)/.local/state)/distmon
 
-.PHONY: help run test check bench cluster faults truth answers lock pictures redo clean
+.PHONY: help run test check bench cluster faults truth answers lock pictures redo equal clean
 help:
 	@echo "make run      the cockpit on a real training of 2 ranks, a minute or two (PYTHON=... trains with a Python of yours)"
 	@echo "make test     all tests"
@@ -19,6 +19,7 @@ help:
 	@echo "make truth    docs/truth.md: what the verdicts say against faults that are known; half an hour"
 	@echo "make answers docs/answers.md: what the landing screen says of twelve scripted faults; two minutes"
 	@echo "make lock     write the locks from what .venv holds"
+	@echo "make equal    every screen, live against replay, cell for cell over 500 moments; some minutes"
 	@echo "make redo     five published benchmarks, small: their figures into docs/redo_*.md, half an hour"
 	@echo "make pictures the pictures of the documentation, from the demo session"
 	@echo "make clean    remove what was built here"
@@ -80,6 +81,10 @@ lock:
 pictures:
 	@$(SET_UP)
 	@$(BIN)/python docs/pictures.py
+
+equal:
+	@$(SET_UP)
+	@$(BIN)/pytest tests/tui/test_live_is_replay.py -m long --timeout 1800
 
 # The ranks' command is `python`: the one of .venv.
 redo:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from distmon.core.intervals import Interval, ratio
-from distmon.core.reconcile import RunFigures
+from distmon.core.steady import SteadySpeed
 
 
 @dataclass(slots=True, frozen=True)
@@ -22,8 +22,8 @@ class Against:
         return self.speedup / self.ideal
 
 
-def against(base: RunFigures, run: RunFigures) -> Against:
+def against(base: SteadySpeed, run: SteadySpeed) -> Against:
     """How a run compares with a baseline, whichever has more ranks."""
-    ours, theirs = run.steady_samples_per_s, base.steady_samples_per_s
+    ours, theirs = run.samples_per_s, base.samples_per_s
     interval = ratio(theirs, ours) if isinstance(ours, Interval) and isinstance(theirs, Interval) else None
-    return Against(run.steady / base.steady, interval, run.ranks / base.ranks)
+    return Against(run.estimate / base.estimate, interval, run.ranks / base.ranks)

@@ -16,18 +16,17 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from distmon.core.intervals import Interval, over_runs, rate_interval, ratio
+from distmon.core.intervals import Interval, over_runs, ratio
 from distmon.core.measures import (
     ALL_PHASES,
     current_generation,
     elapsed,
     samples,
-    step_series,
     step_split,
-    steps_set_aside,
     warmup,
 )
 from distmon.core.state import SessionState
+from distmon.core.steady import steady_speed
 from distmon.core.wall import wall_split
 
 
@@ -88,19 +87,15 @@ def run_figures(state: SessionState) -> RunFigures | None:
     generation, wall, trained, split = current_generation(state), elapsed(state), samples(state), wall_split(state)
     if generation is None or not generation.world_size or not wall or not trained or split is None:
         return None
-    width = generation.series.width
-    cut = steps_set_aside(generation) // width
-    durations, counts = step_series(generation)
-    seconds = math.fsum(durations[cut:]) * width
-    if seconds <= 0:
+    speed = steady_speed(generation)
+    if speed is None:
         return None
-    interval = rate_interval(counts[cut:], durations[cut:]) if width == 1 else None
     parts = {name: value for name, value in split.parts().items() if value}
     return RunFigures(
         ranks=generation.world_size,
         wall_s=wall,
         samples=trained,
-        steady_samples_per_s=sum(counts[cut:]) / seconds if interval is None else interval,
+        steady_samples_per_s=speed,
         steady_found=warmup(generation).steps is not None,
         parts_s=_with_phases(parts, state),
     )

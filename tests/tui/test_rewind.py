@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -84,8 +85,6 @@ class View:
 
     def look_until(self, holds: Callable[[], bool]) -> None:
         """A state that is large or copied comes from a thread."""
-        import time
-
         deadline = time.monotonic() + 20
         while not holds() and time.monotonic() < deadline:
             self.look()
@@ -149,11 +148,11 @@ def test_a_job_too_large_for_the_recorder_lends_it_its_state(live: Live, monkeyp
         live.until(second)
         view.look_until(lambda: not live.waiting)
     assert live.recorder.index is not None and live.recorder.index.keyframes > 3
-    for second in (40.0, 11.5, 30.0):
-        rewind.seek(second)
+    for moment in (40.0, 11.5, 30.0):
+        rewind.seek(moment)
         view.look_until(lambda: not rewind.busy)
         view.look()
-        assert view.state == folded(second)
+        assert view.state == folded(moment)
     rewind.close()
 
 
@@ -206,8 +205,6 @@ def test_a_recording_of_another_process_is_followed_while_it_is_written(live: Li
     state = player.take_state()
     assert state == folded(20) and player.behind_s == 0 and player.playing
     live.until(45)
-    import time
-
     deadline = time.monotonic() + 20
     while player.duration_s < 45 and time.monotonic() < deadline:
         list(player.poll())

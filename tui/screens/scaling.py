@@ -10,8 +10,8 @@ from textual import work
 
 from distmon.core.errors import DistmonError
 from distmon.core.intervals import over_runs
-from distmon.core.reconcile import RunFigures, run_figures
 from distmon.core.scaling import Point, Scaling, scaling
+from distmon.core.steady import SpeedStamp, SteadySpeed, run_speed, speed_stamp
 from distmon.replay.paths import recordings, sessions_folder
 from distmon.replay.session_file import load_state
 from distmon.tui.bindings import bindings_for
@@ -26,8 +26,6 @@ from distmon.tui.widgets.text_panel import TextPanel
 
 LISTED = 50
 """Recordings in the list, the newest first."""
-LIVE_EVERY_S = 5.0
-"""The session's own figures walk over all of its steps: so often in its own time."""
 LAW_SIZES = 3
 
 
@@ -46,16 +44,16 @@ class ScalingPage(Page):
         self.baseline: str | None = None
         self._runs = {LIVE: Run("this session", state="too few steps yet")}
         self._runs |= {str(path): Run(path.name) for path, _ in list(recordings(sessions_folder()))[:LISTED]}
-        self._live_at = float("-inf")
+        self._live_stamp: SpeedStamp | None = None
         self._laws: Scaling | None = None
 
     def rows(self, width: int, height: int) -> Rows:
         return [(1, [("runs", 1)]), (1, [("bars", 1), ("laws", 1)])]
 
     def draw_parts(self, facts: Facts, shown: set[str]) -> None:
-        if abs(facts.state.now - self._live_at) >= LIVE_EVERY_S:
-            self._live_at = facts.state.now
-            self._runs[LIVE] = replace(self._runs[LIVE], figures=run_figures(facts.state))
+        if (stamp := speed_stamp(facts.state)) != self._live_stamp:  # the speed itself walks over all steps
+            self._live_stamp = stamp
+            self._runs[LIVE] = replace(self._runs[LIVE], speed=run_speed(facts.state))
         baseline = self.baseline if self.baseline is not None else self._smallest()
         caption = [(f"against {self._runs[baseline].name}", "accent")] if baseline is not None else []
         self.table.show(list(self._runs), partial(view.cells, self._runs, baseline), caption)
@@ -64,13 +62,13 @@ class ScalingPage(Page):
 
     def _smallest(self) -> str | None:
         """Until one is chosen, the recording with the fewest ranks is the baseline."""
-        read = {key: run.figures.ranks for key, run in self._runs.items() if run.figures is not None and key != LIVE}
+        read = {key: run.speed.ranks for key, run in self._runs.items() if run.speed is not None and key != LIVE}
         return min(read, key=lambda key: read[key], default=None)
 
     def on_rows_panel_opened(self, event: RowsPanel.Opened) -> None:
         """Enter on a recording reads it."""
         key = event.panel.model.selected
-        if key in (None, LIVE) or self._runs[key].figures is not None or self._runs[key].state == "reading":
+        if key in (None, LIVE) or self._runs[key].speed is not None or self._runs[key].state == "reading":
             return
         self._runs[key] = replace(self._runs[key], state="reading")
         self._read(key)
@@ -79,7 +77,7 @@ class ScalingPage(Page):
     def action_baseline(self) -> None:
         """The selected run is what the others are compared with."""
         key = self.table.model.selected
-        if key is None or self._runs[key].figures is None:
+        if key is None or self._runs[key].speed is None:
             self.frame.say("select a run that was read first (Enter reads it)")
             return
         self.baseline = key
@@ -88,24 +86,24 @@ class ScalingPage(Page):
     @work(thread=True)
     def _read(self, key: str) -> None:
         try:
-            figures = run_figures(load_state(Path(key))[0])
-            why = "" if figures is not None else "nothing to compare: samples or steps were not seen"
+            speed = run_speed(load_state(Path(key))[0])
+            why = "" if speed is not None else "nothing to compare: samples or steps were not seen"
         except DistmonError as error:
-            figures, why = None, str(error)
-        known = [run.figures for run in self._runs.values() if run.figures is not None]
-        laws = _laws([*known, *([figures] if figures is not None else [])])
-        self.app.call_from_thread(self._took, key, figures, why, laws)
+            speed, why = None, str(error)
+        known = [run.speed for run in self._runs.values() if run.speed is not None]
+        laws = _laws([*known, *([speed] if speed is not None else [])])
+        self.app.call_from_thread(self._took, key, speed, why, laws)
 
-    def _took(self, key: str, figures: RunFigures | None, why: str, laws: Scaling | None) -> None:
-        self._runs[key] = replace(self._runs[key], figures=figures, state=why)
+    def _took(self, key: str, speed: SteadySpeed | None, why: str, laws: Scaling | None) -> None:
+        self._runs[key] = replace(self._runs[key], speed=speed, state=why)
         self._laws = laws
         self.redraw()
 
 
-def _laws(runs: list[RunFigures]) -> Scaling | None:
+def _laws(runs: list[SteadySpeed]) -> Scaling | None:
     """The laws on all runs; None for too few numbers of ranks."""
     sizes = sorted({run.ranks for run in runs})
     if len(sizes) < LAW_SIZES:
         return None
-    of_size = {size: [run.steady_samples_per_s for run in runs if run.ranks == size] for size in sizes}
+    of_size = {size: [run.samples_per_s for run in runs if run.ranks == size] for size in sizes}
     return scaling([Point(ranks=size, throughput=over_runs(found)) for size, found in of_size.items()])

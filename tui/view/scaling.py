@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from distmon.core.against import against
 from distmon.core.intervals import Interval
-from distmon.core.reconcile import RunFigures
 from distmon.core.scaling import Fit, Scaling
+from distmon.core.steady import SteadySpeed
 from distmon.tui.format import MISSING, clean, compact, fit
 from distmon.tui.theme import Palette
 from distmon.tui.view.wrap import wrapped
@@ -34,31 +34,31 @@ LAWS = {"amdahl": "Amdahl", "gustafson": "Gustafson", "usl": "USL"}
 
 @dataclass(frozen=True)
 class Run:
-    """A run in the list. `figures` is None until it was read, or where there is nothing to compare."""
+    """A run in the list. `speed` is None until it was read, or where there is nothing to compare."""
 
     name: str
-    figures: RunFigures | None = None
+    speed: SteadySpeed | None = None
     state: str = "Enter: read"
 
 
 def cells(runs: dict[str, Run], baseline: str | None, key: str) -> Sequence[Cell]:
     run, base = runs[key], runs.get(baseline) if baseline is not None else None
-    figures = run.figures
+    speed = run.speed
     name: Cell = (clean(run.name), "accent" if key == LIVE else "text")
-    if figures is None:
+    if speed is None:
         return (name, *[(MISSING, "muted")] * 6, (clean(run.state), "muted"))
-    found = against(base.figures, figures) if base is not None and base.figures is not None else None
+    found = against(base.speed, speed) if base is not None and base.speed is not None else None
     role = "muted" if found is None else efficiency_role(found.efficiency)
     state = "baseline" if key == baseline else run.state if found is None else ""
     return (
         name,
-        (str(figures.ranks), "text"),
-        (compact(figures.steady), "text"),
-        (_half_width(figures.steady_samples_per_s), "muted"),
+        (str(speed.ranks), "text"),
+        (compact(speed.estimate), "text"),
+        (_half_width(speed.samples_per_s), "muted"),
         (MISSING if found is None else f"{found.speedup:.2f}x", "text"),
         (MISSING if found is None else f"{found.ideal:.2f}x", "muted"),
         (MISSING if found is None else f"{100 * found.efficiency:.0f}%", role),
-        (state if figures.steady_found else f"{state} no steady state".strip(), "accent" if key == baseline else "warn"),
+        (state if speed.found else f"{state} no steady state".strip(), "accent" if key == baseline else "warn"),
     )
 
 
@@ -75,13 +75,13 @@ def _half_width(speed: Interval | float) -> str:
 def bar_lines(runs: dict[str, Run], baseline: str | None, palette: Palette, width: int, height: int) -> list[Line]:
     """A bar of efficiency per run, the full width being ideal; by number of ranks."""
     style, base = palette.style, runs.get(baseline) if baseline is not None else None
-    if base is None or base.figures is None:
+    if base is None or base.speed is None:
         return [Line([("Enter reads a recording; b makes the selected run the baseline", style("muted"))])]
     lines = [Line([(fit("ranks", 6, "right") + "  efficiency against the baseline; full is ideal", style("muted"))])]
-    known = [(run.figures, key) for key, run in runs.items() if run.figures is not None]
-    for figures, key in sorted(known, key=lambda item: (item[0].ranks, item[1])):
-        found = against(base.figures, figures)
-        line = Line([(fit(str(figures.ranks), 6, "right") + "  ", style("accent" if key == LIVE else "text"))])
+    known = [(run.speed, key) for key, run in runs.items() if run.speed is not None]
+    for speed, key in sorted(known, key=lambda item: (item[0].ranks, item[1])):
+        found = against(base.speed, speed)
+        line = Line([(fit(str(speed.ranks), 6, "right") + "  ", style("accent" if key == LIVE else "text"))])
         line.extend(meter(palette, 100 * found.efficiency, max(width - 20, 8), efficiency_role(found.efficiency)))
         lines.append(line.add(f" {100 * found.efficiency:4.0f}% {found.speedup:.2f}x", style("text", bold=key == LIVE)))
     return lines
