@@ -1,23 +1,26 @@
 """Times from inside a TensorFlow graph: small ops note when the batch was there, and when gradients were reduced.
 
-Python sees a training function only when it is traced. So the trace gets ops that write clock readings into two ring
-variables on the CPU; Python reads them back about once a second (a read costs as much as a tenth of a small step) and
-splits the calls of that second. Until then the steps are held back here.
+Python sees a training function only when it is traced. So the trace gets ops that write clock readings into a
+queue on the CPU; Python empties it about once a second (which costs as much as a tenth of a small step) and splits the
+calls of that second. Until then the steps are held back here. A queue takes one op to write to; it has no bound, for one
+that is full would hold the training: `unread` sees to it that nobody forgets to empty it.
 
 The order of the ops is the point. Control dependencies on the outputs of Horovod's own nested function are dropped when
-TensorFlow inlines it, so the clock ops hang on identities of ours: one beside the gradients before, one for each gradient after.
+TensorFlow inlines it, so the clock ops hang on identities of ours where a function made the gradient.
 """
 
 import time
+from threading import Lock
 from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 from .ring import UNSEEN, monotonic_ns
 from .steps import StepTimer
 
-ROWS = 1024
 HELD = 256
 """Calls held back at most. Each writes one row, or as many as it has inner steps."""
 PERIOD_NS = 1_000_000_000
+NOTHING = (0, 0)
+"""The half of a row that is not written."""
 LOST = "the clock readings in the graph did not come back in order"
 
 
@@ -41,15 +44,14 @@ class Held(NamedTuple):
 
 
 class GraphTimes:
-    """The ring variables, the ops that write them, and the steps that wait for them."""
+    """The queue, the ops that write to it, and the steps that wait for what is in it."""
 
     def __init__(self, tensorflow: Any, timer: StepTimer) -> None:
         self._tf = tensorflow
         self._timer = timer
-        self._batches: Any = None
-        self._reductions: Any = None
-        self._batches_read = 0
-        self._reductions_read = 0
+        self._queue: Any = None
+        self._unread = 0
+        self._emptying = Lock()
         self._held: List[Held] = []
         self._flushed_ns = monotonic_ns()
 
@@ -57,33 +59,45 @@ class GraphTimes:
 
     def note_batch(self, tensors: Sequence[Any]) -> None:
         """Add ops that note when `tensors` are there, and how many samples they hold, to the graph of `tensors`."""
+        with tensors[0].graph.as_default():
+            self._write(self._batch_row(tensors), NOTHING)
+
+    def _batch_row(self, tensors: Sequence[Any]) -> List[Any]:
         tf = self._tf
-        self._make_variables()
         with tf.control_dependencies(list(tensors)), tf.device("/cpu:0"):
             now = tf.timestamp()
             # What uses the batch waits for the clock: else the forward pass may run before it is read.
             for consumer in {consumer for tensor in tensors for consumer in tensor.consumers()}:
                 consumer._add_control_input(now.op)
             first = next((tensor for tensor in tensors if tensor.shape.rank != 0), None)
-            samples = tf.constant(0.0, tf.float64) if first is None else tf.cast(tf.shape(first)[0], tf.float64)
-            self._write(self._batches, [now, samples])
+            return [now, 0 if first is None else tf.shape(first)[0]]
 
-    def note_reduction(self, gradients: Sequence[Any], reduce: Callable[[List[Any]], Sequence[Any]]) -> List[Any]:
-        """Reduce `gradients` by `reduce`, with ops around it that note the time before and after."""
+    def note_reduction(
+        self, gradients: Sequence[Any], reduce: Callable[[List[Any]], Sequence[Any]], batch: Sequence[Any]
+    ) -> List[Any]:
+        """Reduce `gradients` by `reduce`, with ops around it that note the time before and after.
+
+        Notes `batch` too, if it is in the same graph: one write for both. Else it is empty.
+        """
         tf = self._tf
-        self._make_variables()
-        # One op beside the way that the gradients take, so that each is still reduced as soon as it is there.
-        with tf.control_dependencies(tf.identity_n(_dense(gradients))), tf.device("/cpu:0"):
+        row = self._batch_row(batch) if batch else NOTHING
+        # Beside the way that the gradients take, so that each is still reduced as soon as it is there.
+        with tf.control_dependencies([self._anchor(gradient) for gradient in _dense(gradients)]), tf.device("/cpu:0"):
             before = tf.timestamp()
-        reduced = [self._identity(gradient) for gradient in reduce(list(gradients))]
-        with tf.control_dependencies(_dense(reduced)), tf.device("/cpu:0"):
+        reduced = list(reduce(list(gradients)))
+        with tf.control_dependencies([self._anchor(gradient) for gradient in _dense(reduced)]), tf.device("/cpu:0"):
             after = tf.timestamp()
-            written = self._write(self._reductions, [before, after])
-        # One gradient waits for the clock to be noted: else nothing needs the note, and it may come late or never.
+        self._write(row, [before, after])
+        # One gradient waits for the clock: else it may be read late.
         first = next(index for index, gradient in enumerate(reduced) if gradient is not None)
-        with tf.control_dependencies([written]):
+        with tf.control_dependencies([after]):
             reduced[first] = self._identity(reduced[first])
         return reduced
+
+    def _anchor(self, tensor: Any) -> Any:
+        """What a control dependency on `tensor` can hang on: a function's result is nothing but data once it is inlined."""
+        made_by_function = any(attribute.type in ("func", "list(func)") for attribute in tensor.op.op_def.attr)
+        return self._tf.identity(tensor) if made_by_function else tensor
 
     def _identity(self, gradient: Any) -> Any:
         tf = self._tf
@@ -91,25 +105,15 @@ class GraphTimes:
             return tf.IndexedSlices(tf.identity(gradient.values), gradient.indices, gradient.dense_shape)
         return None if gradient is None else tf.identity(gradient)
 
-    def _make_variables(self) -> None:
-        if self._batches is not None:
-            return
+    def _write(self, batch: Sequence[Any], reduction: Sequence[Any]) -> None:
+        """An op that adds a row to the queue; a `tf.function` runs it without being asked, for it has an effect."""
         tf = self._tf
-        with tf.init_scope(), tf.device("/cpu:0"):
-            self._batches, self._reductions = (
-                (
-                    tf.Variable(tf.zeros([ROWS, 2], tf.float64), trainable=False, name="distmon_times"),
-                    tf.Variable(tf.constant(0, tf.int64), trainable=False, name="distmon_count"),
-                )
-                for _ in range(2)
-            )
-
-    def _write(self, ring: Any, row: Sequence[Any]) -> Any:
-        """Ops that put `row` into the next place of `ring`; returns the last of them."""
-        tf = self._tf
-        rows, count = ring
-        place = tf.math.floormod(count.assign_add(1, read_value=True) - 1, ROWS)
-        return tf.raw_ops.ResourceScatterUpdate(resource=rows.handle, indices=place, updates=tf.stack(row))
+        with tf.device("/cpu:0"):
+            if self._queue is None:
+                types = [tf.float64, tf.int32, tf.float64, tf.float64]
+                with tf.init_scope():
+                    self._queue = tf.queue.FIFOQueue(-1, types, [[]] * len(types), name="distmon_times")
+            self._queue.enqueue([*batch, *reduction])
 
     # Out of the graph
 
@@ -126,8 +130,7 @@ class GraphTimes:
         if not held:
             return
         wanted = sum(call.rows for step in held for call in step.calls)
-        batches, self._batches_read = self._read(self._batches, self._batches_read)
-        reductions, self._reductions_read = self._read(self._reductions, self._reductions_read)
+        batches, reductions = self._empty()
         if batches and len(batches) != wanted:
             self._timer.unseen("samples", LOST)
             batches = []
@@ -141,15 +144,26 @@ class GraphTimes:
             for numbers in finish(step, rows, reduction):
                 write(*numbers)
 
-    def _read(self, ring: Any, read: int) -> Tuple[List[Tuple[float, float]], int]:
-        """New rows of `ring` after the first `read`, oldest first, and how many there are now in all."""
-        if ring is None:
-            return [], read
-        count = int(ring[1].numpy())
-        if count == read or count - read > ROWS:
-            return [], count
-        rows = ring[0].numpy().tolist()
-        return [(rows[at % ROWS][0], rows[at % ROWS][1]) for at in range(read, count)], count
+    def unread(self) -> None:
+        """A call wrote rows that belong to no step of ours."""
+        self._unread += 1
+        if self._unread >= HELD:
+            self._empty()
+
+    def _empty(self) -> Tuple[List[Tuple[float, float]], List[Tuple[float, float]]]:
+        """What was written since the last time: batches (when, samples) and reductions (from, to), oldest first."""
+        # Two threads that empty one queue would wait for each other's rows.
+        if not self._emptying.acquire(blocking=False):
+            return [], []
+        try:
+            self._unread = 0
+            count = 0 if self._queue is None else int(self._queue.size())
+            if not count:
+                return [], []
+            there, samples, before, after = (column.numpy().tolist() for column in self._queue.dequeue_many(count))
+        finally:
+            self._emptying.release()
+        return [row for row in zip(there, samples) if row[0]], [row for row in zip(before, after) if row[1]]
 
 
 def finish(step: Held, batches: List[List[Tuple[float, float]]], reductions: List[Tuple[float, float]]) -> List[Tuple[int, ...]]:

@@ -41,6 +41,13 @@ class Outermost:
         """Tensors of the batch that the graph took from its iterator."""
         self.batch_noted = False
 
+    def batch_to_note(self) -> List[Any]:
+        """The batch, the first time that it is asked for."""
+        if self.batch_noted:
+            return []
+        self.batch_noted = True
+        return self.batch
+
 
 class TensorFlowHooks:
     """What the hooks of TensorFlow know together."""
@@ -110,8 +117,11 @@ class TensorFlowHooks:
             timer.unsplit(reason)
             return reduce(grads)
         self._reduced.add(call.stack[0])
-        self._note_batch(call)
-        return self.times.note_reduction(grads, reduce)
+        batch = call.batch_to_note()
+        if batch and batch[0].graph is not self.tf.compat.v1.get_default_graph():
+            self.times.note_batch(batch)
+            batch = []
+        return self.times.note_reduction(grads, reduce, batch)
 
     def _why_not(self) -> str:
         """Why no clock can be put into the graph that is being traced; empty if it can."""
@@ -126,13 +136,6 @@ class TensorFlowHooks:
             return "TensorFlow on a GPU: the clock would run ahead of the kernels"
         return ""
 
-    def _note_batch(self, call: Outermost) -> None:
-        """Note the batch in the graph that took it, once."""
-        if call.batch and not call.batch_noted:
-            call.batch_noted = True
-            with call.batch[0].graph.as_default():
-                self.times.note_batch(call.batch)
-
     # Calls of functions
 
     def hook_functions(self, _: Any) -> None:
@@ -144,6 +147,8 @@ class TensorFlowHooks:
 
         def __call__(function: Any, *args: Any, **kwargs: Any) -> Any:
             if timer.thread != get_ident() or self._busy:
+                if function in self._reduced:
+                    self.times.unread()
                 return original(function, *args, **kwargs)
             if self._call is not None:
                 return self._nested(original, function, args, kwargs)
@@ -159,7 +164,9 @@ class TensorFlowHooks:
         assert call is not None
         call.stack.append(function)
         if getattr(function, "_jit_compile", False):
-            self.timer.attempt("samples", lambda: self._note_batch(call))
+            batch = call.batch_to_note()
+            if batch:
+                self.timer.attempt("samples", lambda: self.times.note_batch(batch))
         try:
             return original(function, *args, **kwargs)
         finally:
@@ -202,7 +209,9 @@ class TensorFlowHooks:
 
     def _step(self, reduced: bool, end: int) -> None:
         calls, self._calls = self._calls, []
-        if not self.timer.manual:
+        if self.timer.manual:
+            self.times.unread()
+        else:
             self.timer.end_step(
                 end,
                 lambda *numbers: self.timer.attempt("step", lambda: self.times.hold((*numbers[:10], len(calls)), calls, reduced)),
