@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from distmon.launcher import host_file
-from distmon.launcher.facts import gather
+from distmon.launcher.facts import Facts, gather
 from distmon.launcher.plan import Places, Plan, make_plan
 from distmon.launcher.spec import JobSpec
 from distmon.launcher.torchrun import for_torchrun
@@ -16,6 +16,15 @@ _PACKAGES = Path(__file__).resolve().parent.parent
 
 def plan_job(spec: JobSpec, job_folder: Path) -> Plan:
     """Look up what the job needs and decide everything. Raises DistmonError or UsageError."""
+    plan = decide(spec, gather(spec), job_folder)
+    if plan.own_hosts:
+        hosts = host_file.slots_of(plan.members)
+        host_file.write_hosts(job_folder / host_file.FILE_NAME, hosts, alone=not plan.others and not spec.network_interfaces)
+    return plan
+
+
+def decide(spec: JobSpec, facts: Facts, job_folder: Path) -> Plan:
+    """The plan of a job whose folder need not be there yet. Raises UsageError."""
     places = Places(
         job=job_folder.name,
         driver=str(_PACKAGES / "launcher" / "driver" / "main.py"),
@@ -24,10 +33,5 @@ def plan_job(spec: JobSpec, job_folder: Path) -> Plan:
         rings=str(job_folder / "rings"),
         hosts_script=host_file.script(job_folder / host_file.FILE_NAME),
     )
-    plan = make_plan(spec, gather(spec), places)
-    if spec.backend == "torchrun":
-        return for_torchrun(plan, spec)
-    if plan.own_hosts:
-        hosts = host_file.slots_of(plan.members)
-        host_file.write_hosts(job_folder / host_file.FILE_NAME, hosts, alone=not plan.others and not spec.network_interfaces)
-    return plan
+    plan = make_plan(spec, facts, places)
+    return for_torchrun(plan, spec) if spec.backend == "torchrun" else plan

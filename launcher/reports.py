@@ -102,6 +102,22 @@ def common_interfaces(reports: Sequence[HostReport], given: Sequence[str] = ()) 
     return set.intersection(*names) if names else set()
 
 
+_PACKAGES = ("horovod", "torch", "tensorflow")
+
+
+def host_line(report: HostReport) -> str:
+    """Python 3.11.2, horovod 0.28.1, torch 2.13.0, 0 GPUs, agent /opt/bin/distmon-agent, clock +0.002 s."""
+    facts = report.facts
+    if facts is None:
+        return "not reached"
+    versions = [f"{package} {facts.packages[package]}" for package in _PACKAGES if package in facts.packages]
+    parts = [f"Python {facts.python}", *versions, f"{facts.gpus} GPU{'s' * (facts.gpus != 1)}"]
+    parts.append(f"agent {facts.agent}" if facts.agent else "no agent")
+    if not report.local and report.clock_offset_s is not None:
+        parts.append(f"clock {report.clock_offset_s:+.3f} s")
+    return ", ".join(parts)
+
+
 def table(findings: list[Finding]) -> list[str]:
     """Lines with aligned columns: host, what was checked, what is wrong and how to mend it."""
     rows = [(finding.host or "job", finding.check, finding.severity, _words(finding)) for finding in findings]

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from distmon.core.errors import DistmonError, UsageError
+from distmon.launcher.flags import OWN_FLAGS, RunArguments, split_arguments
 
 FILE_NAME = "distmon.toml"
 _SOURCES = ("-H", "--hosts", "--hostfile", "-hostfile", "--host-discovery-script")
@@ -39,7 +40,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     flags: list[str] = []
     """Flags of every `distmon run` here."""
     presets: dict[str, list[str]] = {}
-    """Flags by a name that --preset gives."""
+    """Flags by a name that --preset gives; a command may follow them after --."""
     alerts: AlertSettings = AlertSettings()
 
 
@@ -59,13 +60,30 @@ def load_settings(folder: Path) -> Settings:
     return settings
 
 
-def with_settings(words: Sequence[str], settings: Settings, preset: str) -> list[str]:
-    """The command line with the file's flags before the user's, so that the user's count. Raises UsageError."""
-    if preset and preset not in settings.presets:
+def completed(words: Sequence[str], settings: Settings) -> RunArguments:
+    """The words after `distmon run` with what the file adds: its flags and those of the preset before the user's, so that the
+    user's count; the preset's command where there is none, and the hosts where none are named. Raises UsageError."""
+    preset = preset_of(settings, _preset_named(split_arguments(words, OWN_FLAGS).own))
+    at = preset.index("--") if "--" in preset else len(preset)
+    split = split_arguments([*settings.flags, *preset[:at], *words], OWN_FLAGS)
+    hosts = hosts_flags([flag.name for flag in split.horovod], settings)
+    horovod = [*split.horovod, *split_arguments(hosts, {}).horovod]
+    return RunArguments(split.own, horovod, split.command or preset[at + 1 :])
+
+
+def preset_of(settings: Settings, name: str) -> list[str]:
+    """The words of a preset; none without a name. Raises UsageError."""
+    if name and name not in settings.presets:
         known = ", ".join(sorted(settings.presets)) or "none"
-        raise UsageError(f"{FILE_NAME} has no preset {preset!r}; it has {known}")
-    before = [*settings.flags, *settings.presets.get(preset, [])]
-    return [*before, *words]
+        raise UsageError(f"{FILE_NAME} has no preset {name!r}; it has {known}")
+    return settings.presets.get(name, [])
+
+
+def _preset_named(own: Sequence[str]) -> str:
+    """The value of --preset; empty without it."""
+    given = [own[at + 1] for at, word in enumerate(own) if word == "--preset"]
+    given += [word.partition("=")[2] for word in own if word.startswith("--preset=")]
+    return given[-1] if given else ""
 
 
 def hosts_flags(given: Sequence[str], settings: Settings) -> list[str]:

@@ -35,6 +35,7 @@ from distmon.tui.view_out import as_csv, as_html, as_json, as_text, as_tsv, save
 
 if TYPE_CHECKING:
     from distmon.launcher.settings import AlertSettings
+    from distmon.tui.screens.launch import Launch
     from distmon.tui.screens.sessions import Sessions
 
 FRAME_S = 0.25
@@ -65,7 +66,9 @@ class DistmonApp(App[int]):
         *,
         state: SessionState | None = None,
         environment: Mapping[str, str] | None = None,
+        opening: tuple[str, object] | None = None,
     ) -> None:
+        """`opening` is the screen to begin with, and its subject."""
         environment = os.environ if environment is None else environment
         plain_colours = few_colours(environment)
         super().__init__(ansi_color=True if plain_colours else None)
@@ -83,6 +86,9 @@ class DistmonApp(App[int]):
         self._more_due = False
         self.wanted: Path | None = None
         """The recording that the user has left this session for."""
+        self.wanted_run: list[str] | None = None
+        """The words of the `distmon run` that the user has left it for."""
+        self._opening = opening
         self._measuring = False
         """Whether a thread looks at the state, which must then stay as it is."""
         self._own_filters = [AsciiFilter()] if ascii_only(environment) else []
@@ -116,6 +122,8 @@ class DistmonApp(App[int]):
         self.set_interval(self._frame_s, self.frame)
         self.call_after_refresh(freeze_garbage)
         self.call_after_refresh(self._read_settings)
+        if self._opening is not None:
+            self.call_after_refresh(self.cockpit.go, *self._opening)
 
     # --- data -----------------------------------------------------------------------------------------------------
 
@@ -229,10 +237,14 @@ class DistmonApp(App[int]):
 
     def on_sessions_open_asked(self, event: Sessions.OpenAsked) -> None:
         """Leaves, so that the recording can be shown in this one's place."""
-        if self.job is not None:
+        if self.job is not None and self.job.running:
             self.cockpit.say(f"a job was started here; in another terminal: distmon replay {event.path.name}")
             return
         self.wanted = event.path
+        self.exit(0)
+
+    def on_launch_start_asked(self, event: Launch.StartAsked) -> None:
+        self.wanted_run = event.words
         self.exit(0)
 
     def action_help(self) -> None:

@@ -49,6 +49,7 @@ COMMANDS: tuple[Command, ...] = (
         Command(f"go('{screen.name}')", screen.keys, screen.title, screen.help, "Screens", "app")
         for screen in TABS
     ),
+    Command("go('launch')", ("J",), "Launch", "a new job: its fields, hosts and plan; start it", "Screens", "app"),
     Command("go('sessions')", ("o",), "Sessions", "recordings: open, report, compare, delete", "Screens", "app"),
     *(
         Command(f"panel({i})", (str(i),), f"panel {i}", f"to panel {i}; again: the whole screen", "Panels")
@@ -88,6 +89,13 @@ COMMANDS: tuple[Command, ...] = (
     Command("base", ("b",), "base", "the selected recording is what others are compared with", "Find", "sessions", 5),
     Command("compare", ("c",), "compare", "the selected recording against the base", "Find", "sessions", 5),
     Command("delete", ("X", "delete"), "delete", "delete the selected recording; asks first", "Find", "sessions", 6),
+    Command("start", ("f10",), "start", "start the job in place of what is on the screen", "Job", "launch", 2),
+    Command("copy_line", ("ctrl+y",), "copy line", "copy the command line that does the same", "Job", "launch", 3),
+    Command("check", ("ctrl+r",), "ask hosts", "ask the hosts of the plan again", "Job", "launch", 6),
+    Command("save_preset", ("ctrl+s",), "save preset", "keep the fields in distmon.toml under a name", "Job", "launch", 7),
+    Command("delete_preset", ("ctrl+l",), "delete preset", "delete the chosen preset; asks first", "Job", "launch"),
+    Command("recall(1)", ("up",), "earlier", "in the command: an earlier one; else the plan scrolls", "Job", "launch"),
+    Command("recall(-1)", ("down",), "later", "in the command: a later one; else the plan scrolls", "Job", "launch"),
     Command("collapse", ("c",), "same lines", "lines that several ranks wrote once, or each", "Find", "logs", 5),
     *(
         Command(f"act('{kind}')", (key,), label, help_text, "Job", "app")
@@ -122,7 +130,7 @@ _NAMES = {
     "greater_than_sign": ">", "escape": "Esc", "enter": "Enter", "tab": "Tab",
     "shift+tab": "Shift+Tab", "pageup": "PgUp", "pagedown": "PgDn", "up": "↑", "down": "↓", "left": "←", "right": "→",
     "space": "Space", "home": "Home", "delete": "Del", "end": "End", "ctrl+c": "^C", "ctrl+p": "^P", "ctrl+q": "^Q",
-    "ctrl+z": "^Z",
+    "ctrl+z": "^Z", "ctrl+y": "^Y", "ctrl+r": "^R", "ctrl+s": "^S", "ctrl+l": "^L",
 }  # fmt: skip
 
 

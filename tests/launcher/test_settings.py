@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from distmon.core.errors import UsageError
-from distmon.launcher.settings import Settings, hosts_flags, load_settings, with_settings
+from distmon.launcher.settings import Settings, completed, hosts_flags, load_settings
 
 TEXT = """
 hosts = ["node1:2", "me@node2:2"]
@@ -22,8 +22,10 @@ big = ["-np", "4", "--headless"]
 def test_the_file_gives_hosts_flags_and_presets(tmp_path: Path) -> None:
     (tmp_path / "distmon.toml").write_text(TEXT)
     settings = load_settings(tmp_path)
-    words = with_settings(["--preset", "big", "-np", "2", "--", "x"], settings, "big")
-    assert words == ["--gloo-timeout-seconds", "60", "-np", "4", "--headless", "--preset", "big", "-np", "2", "--", "x"]
+    own, horovod, command = completed(["--preset", "big", "-np", "2", "--", "x"], settings)
+    assert own == ["--headless", "--preset", "big"] and command == ["x"]
+    words = [word for flag in horovod for word in flag.words]
+    assert words == ["--gloo-timeout-seconds", "60", "-np", "4", "-np", "2", "-H", "node1:2,me@node2:2"]
     assert hosts_flags(["-np"], settings) == ["-H", "node1:2,me@node2:2"]
     assert settings.agent == "/opt/distmon/bin/distmon-agent"
 
@@ -56,4 +58,11 @@ def test_a_wrong_file_is_one_line(tmp_path: Path, text: str, says: str) -> None:
 
 def test_an_unknown_preset_is_named_with_those_that_are_there() -> None:
     with pytest.raises(UsageError, match="no preset 'small'; it has big"):
-        with_settings([], Settings(presets={"big": []}), "small")
+        completed(["--preset", "small"], Settings(presets={"big": []}))
+
+
+def test_a_preset_may_hold_the_command_which_the_users_own_replaces() -> None:
+    settings = Settings(presets={"digits": ["-np", "2", "--", "python", "train.py", "--epochs", "3"]})
+    assert completed(["--preset=digits"], settings).command == ["python", "train.py", "--epochs", "3"]
+    assert completed(["--preset", "digits", "--", "python", "other.py"], settings).command == ["python", "other.py"]
+    assert completed(["-np", "1", "x"], settings).command == ["x"]

@@ -14,13 +14,12 @@ from distmon.launcher.check import CheckResult, HostCheck
 from distmon.launcher.flags import Flag, RunArguments, job_spec, split_arguments
 from distmon.launcher.horovod import plan_job
 from distmon.launcher.plan import Plan
-from distmon.launcher.reports import HostReport, table
+from distmon.launcher.reports import HostReport, host_line, table
 from distmon.launcher.settings import hosts_flags, load_settings
 from distmon.tui.format import clean
 
 OWN_FLAGS = {"--json": 0, "--debug": 0, "--help": 0, "-h": 0, "--python": 1}
 FORMAT = 1
-_PACKAGES = ("horovod", "torch", "tensorflow")
 _CLEAR_LINE = "\r\x1b[K"
 EPILOG = """\
 Hosts, network and ssh are given as for distmon run; without them this machine is checked, or the hosts of distmon.toml.
@@ -97,17 +96,7 @@ def _as_text(plan: Plan, result: CheckResult) -> list[str]:
 
 
 def _of_host(report: HostReport) -> str:
-    """node2: Python 3.11.2, horovod 0.28.1, torch 2.13.0, 0 GPUs, agent /opt/bin/distmon-agent, clock +0.002 s."""
-    name = clean(report.host) + (" (this machine)" if report.local else "")
-    facts = report.facts
-    if facts is None:
-        return f"{name}: not reached"
-    versions = [f"{package} {facts.packages[package]}" for package in _PACKAGES if package in facts.packages]
-    parts = [f"Python {facts.python}", *versions, f"{facts.gpus} GPU{'s' * (facts.gpus != 1)}"]
-    parts.append(f"agent {facts.agent}" if facts.agent else "no agent")
-    if not report.local and report.clock_offset_s is not None:
-        parts.append(f"clock {report.clock_offset_s:+.3f} s")
-    return clean(f"{name}: {', '.join(parts)}")
+    return clean(f"{report.host}{' (this machine)' if report.local else ''}: {host_line(report)}")
 
 
 def _as_json(plan: Plan, result: CheckResult) -> dict[str, object]:

@@ -15,6 +15,7 @@ from distmon.replay.open_index import open_index
 from distmon.replay.player import FASTEST, SLOWEST, Player
 from distmon.replay.report.mask import plain
 from distmon.replay.session_file import SessionFile, open_session
+from distmon.tui.cli.onward import Left, go_on, left
 from distmon.tui.cli.sessions import SESSION_HELP, resolve
 from distmon.tui.terminal import can_show_app, run_app
 
@@ -44,18 +45,15 @@ def run(arguments: argparse.Namespace) -> int:
     if not can_show_app():
         open_session(path)
         raise DistmonError(f"replay needs a terminal to draw on; `distmon report {path}` prints the numbers anywhere")
-    return play(path, arguments.speed, start, arguments.at)
+    return go_on(_play(open_session(path), arguments.speed, start, arguments.at))
 
 
-def play(path: Path, speed: float = 1.0, start: float = 0.0, at: str | None = None) -> int:
-    """Shows a recording, and then those that the user opens from it; gives the app's exit code."""
-    code, wanted = _play(open_session(path), speed, start, at)
-    while wanted is not None:
-        code, wanted = _play(open_session(wanted), speed, 0.0, None)
-    return code
+def opened(path: Path) -> Left:
+    """Shows a recording from its start, until the user leaves it."""
+    return _play(open_session(path), 1.0, 0.0, None)
 
 
-def _play(session: SessionFile, speed: float, start: float, at: str | None) -> tuple[int, Path | None]:
+def _play(session: SessionFile, speed: float, start: float, at: str | None) -> Left:
     from distmon.tui.app import DistmonApp
 
     player = Player(session, speed=speed, index=open_index(session, _progress_on(sys.stderr.write)))
@@ -68,7 +66,7 @@ def _play(session: SessionFile, speed: float, start: float, at: str | None) -> t
         if start > 0:
             player.seek(start)
         app = DistmonApp(player, player)
-        return run_app(app), app.wanted
+        return left(app, run_app(app))
     finally:
         player.close()
 

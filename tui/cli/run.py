@@ -20,24 +20,23 @@ from distmon.core.fold import apply
 from distmon.core.state import SessionState
 from distmon.launcher.cycle import Cycle, parse_cycle
 from distmon.launcher.flags import job_spec, split_arguments
+from distmon.launcher.form import BACKENDS
 from distmon.launcher.horovod import plan_job
 from distmon.launcher.host_file import FILE_NAME
 from distmon.launcher.plan import Plan
 from distmon.launcher.reports import table
 from distmon.launcher.rundir import job_directory
-from distmon.launcher.settings import hosts_flags, load_settings, with_settings
+from distmon.launcher.settings import completed, load_settings
 from distmon.launcher.spec import LOST_AFTER_S, JobSpec
 from distmon.replay.paths import new_recording, remove_recording
 from distmon.tui.cli.doctor import show_check
+from distmon.tui.cli.onward import Left, go_on, left
 from distmon.tui.cli.sessions import label
 from distmon.tui.format import clean
 from distmon.tui.job import LaunchedJob, new_session_id
 from distmon.tui.plain import PlainView, summary_lines
 from distmon.tui.terminal import can_show_app, run_app
 
-OWN_FLAGS = dict.fromkeys(("--headless", "--check", "--no-check", "--debug", "--help", "-h"), 0)
-OWN_FLAGS |= dict.fromkeys(("--record", "--backend", "--preset", "--lost-after", "--samples-per-step", "--cycle"), 1)
-BACKENDS = ("horovod", "torchrun")
 POLL_S = 0.1
 EPILOG = """\
 All flags of horovodrun may be given before the command: -np, -H, --hostfile, --network-interface, --gloo-timeout-seconds ...
@@ -58,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--check", action="store_true", help="only check the hosts, and say which rank would run where")
     parser.add_argument("--no-check", action="store_true", help="start on the hosts as they are")
     parser.add_argument("--preset", metavar="NAME", help="flags that distmon.toml has under this name")
-    parser.add_argument("--backend", choices=BACKENDS, default="horovod", help="what starts the ranks")
+    parser.add_argument("--backend", choices=BACKENDS, default=BACKENDS[0], help="what starts the ranks")
     parser.add_argument(
         "--samples-per-step",
         type=int,
@@ -79,22 +78,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def split_words(words: list[str]) -> tuple[list[str], list[str]]:
     """distmon's own flags, and all the rest, which the launcher understands; those of distmon.toml come before the user's."""
-    settings = load_settings(Path.cwd())
-    split = split_arguments(with_settings(words, settings, _preset(words)), OWN_FLAGS)
-    rest = [word for flag in split.horovod for word in flag.words]
-    rest += hosts_flags([flag.name for flag in split.horovod], settings)
-    return split.own, [*rest, "--", *split.command]
-
-
-def _preset(words: list[str]) -> str:
-    """The value of --preset; empty without it."""
-    own = split_arguments(words, OWN_FLAGS).own
-    given = [own[at + 1] for at, word in enumerate(own) if word == "--preset"]
-    given += [word.partition("=")[2] for word in own if word.startswith("--preset=")]
-    return given[-1] if given else ""
+    split = completed(words, load_settings(Path.cwd()))
+    return split.own, [*(word for flag in split.horovod for word in flag.words), "--", *split.command]
 
 
 def run(arguments: argparse.Namespace) -> int:
+    return go_on(_launched(_spec(arguments), arguments))
+
+
+def _spec(arguments: argparse.Namespace) -> JobSpec:
+    """Raises UsageError."""
     environment = dict(os.environ)
     if arguments.samples_per_step is not None:
         if arguments.samples_per_step < 1:
@@ -103,25 +96,38 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.lost_after != 0 and not arguments.lost_after >= 10:
         raise UsageError(f"--lost-after takes 0 for never, or at least 10 seconds, not {arguments.lost_after:g}")
     words = split_arguments(arguments.words, {})
-    spec = job_spec(
+    return job_spec(
         words,
         backend=arguments.backend,
         cwd=str(Path.cwd()),
         environment=environment,
         lost_after_s=arguments.lost_after,
     )
+
+
+def launched(words: list[str]) -> Left:
+    """The job of these words of `distmon run`, to its end."""
+    parser = argparse.ArgumentParser(prog="distmon run", allow_abbrev=False)
+    parser.add_argument("--debug", action="store_true")
+    add_arguments(parser)
+    own, others = split_words(words)
+    arguments = parser.parse_args(own, argparse.Namespace(words=others))
+    return _launched(_spec(arguments), arguments)
+
+
+def _launched(spec: JobSpec, arguments: argparse.Namespace) -> Left:
     ran = _run_once(spec, arguments)
     while ran.again:
         again = arguments.record and numbered(arguments.record)
         sys.stderr.write(f"distmon: starting the job again{f', recorded in {again}' if again else ''}\n")
         ran = _run_once(spec, argparse.Namespace(**{**vars(arguments), "record": again}))
-    return ran.code
+    return ran.left
 
 
 class Ran(NamedTuple):
-    """A job that has ended; `again` says that the user wants it restarted."""
+    """A job that has ended, and how its screen was left; `again` says that the user wants it restarted."""
 
-    code: int
+    left: Left
     again: bool = False
 
 
@@ -139,12 +145,12 @@ def _run_once(spec: JobSpec, arguments: argparse.Namespace) -> Ran:
         agent = load_settings(Path.cwd()).agent
         cycle = _cycle(arguments.cycle, plan, folder) if arguments.cycle else None
         if arguments.check:
-            return Ran(show_check(plan, agent, as_json=False))
+            return Ran(Left(show_check(plan, agent, as_json=False)))
         with _recording(arguments.record, script_of(spec.command), session_id, state) as recording:
             check = not arguments.no_check
             job = LaunchedJob(plan, folder, recording, session_id, check=check, agent=agent, cycle=cycle, debug=arguments.debug)
             show_app = not arguments.headless and can_show_app()
-            ran = _with_screen(job, state) if show_app else Ran(_without_screen(job, state), job.restarting)
+            ran = _with_screen(job, state) if show_app else Ran(Left(_without_screen(job, state)), job.restarting)
         if job.recording_failed:
             sys.stderr.write(f"distmon: {job.recording_failed}\n")
         elif recording.exists():
@@ -187,8 +193,9 @@ def _with_screen(job: LaunchedJob, state: SessionState) -> Ran:
 
     job.start()
     rewind = Rewind(job, state, job.recorder)
+    app = DistmonApp(rewind, rewind, job, state=state)
     try:
-        left_by = run_app(DistmonApp(rewind, rewind, job, state=state))
+        left_by = run_app(app)
     finally:
         rewind.close()
         if job.running:
@@ -197,7 +204,7 @@ def _with_screen(job: LaunchedJob, state: SessionState) -> Ran:
     for line in table(job.findings):  # the screen that showed them has gone
         sys.stderr.write(f"distmon: {clean(line)}\n")
     _print_summary(state)
-    return Ran(left_by) if left_by > 128 else Ran(code, job.restarting)
+    return Ran(Left(left_by)) if left_by > 128 else Ran(left(app, code), job.restarting)
 
 
 def _without_screen(job: LaunchedJob, state: SessionState) -> int:

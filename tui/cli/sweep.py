@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from distmon.core.errors import UsageError
+from distmon.launcher.flags import OWN_FLAGS as RUN_FLAGS
 from distmon.launcher.flags import split_arguments
 from distmon.launcher.sweep import Sweep, parse_sizes, runs, sharing
 from distmon.tui.cli.plotted import require_plots
 from distmon.tui.cli.report import publish
-from distmon.tui.cli.run import OWN_FLAGS as RUN_FLAGS
 from distmon.tui.cli.sweep_folder import SweepFolder
 from distmon.tui.cli.sweep_runs import SweepRuns, say
 

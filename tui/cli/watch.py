@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib.metadata import version
-from pathlib import Path
 
 from distmon.core.errors import DistmonError
 from distmon.core.events import SessionStarted
@@ -12,7 +11,7 @@ from distmon.launcher.agents import LocalAgent
 from distmon.launcher.rundir import job_directory
 from distmon.replay.paths import passing_recording
 from distmon.replay.recorder import Recorder
-from distmon.tui.cli.replay import play
+from distmon.tui.cli.onward import Left, go_on, left
 from distmon.tui.job import new_session_id
 from distmon.tui.live import LiveSession
 from distmon.tui.terminal import can_show_app, run_app
@@ -24,28 +23,30 @@ HISTORY_S = 600.0
 """An agent's journal may hold days; a screen begins with these."""
 
 
-def watch() -> int:
+Opening = tuple[str, object]
+"""A screen to begin with, and its subject."""
+
+
+def watch(opening: Opening | None = None) -> int:
     """Runs until the user leaves."""
     if not can_show_app():
         raise DistmonError("no terminal that can show a screen; try: distmon-agent --once --json, or distmon run --headless")
-    code, wanted = _watch()
-    return play(wanted) if wanted is not None else code
+    return go_on(_watch(opening))
 
 
-def _watch() -> tuple[int, Path | None]:
-    """The app's exit code, and the recording that the user wants to see next."""
+def _watch(opening: Opening | None) -> Left:
     if is_served(default_address()):
-        return _show(default_address())
+        return _show(default_address(), opening)
     with job_directory() as folder:
         agent = LocalAgent(folder)
         agent.start()
         try:
-            return _show(agent.address)
+            return _show(agent.address, opening)
         finally:
             agent.stop()
 
 
-def _show(address: str) -> tuple[int, Path | None]:
+def _show(address: str, opening: Opening | None) -> Left:
     from distmon.tui.app import DistmonApp
     from distmon.tui.rewind import Rewind
 
@@ -58,8 +59,8 @@ def _show(address: str) -> tuple[int, Path | None]:
         session.start()
         rewind = Rewind(session, state, recorder)
         try:
-            app = DistmonApp(rewind, rewind, state=state)
-            return run_app(app), app.wanted
+            app = DistmonApp(rewind, rewind, state=state, opening=opening)
+            return left(app, run_app(app))
         finally:
             session.close()
             rewind.close()

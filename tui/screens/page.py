@@ -43,6 +43,10 @@ class Frame(Protocol):
         """A yes/no question over the screen."""
         ...
 
+    def read_line(self, what: str, text: str, then: Callable[[str], None]) -> None:
+        """Lets the user write a line, which begins as `text`."""
+        ...
+
     def go(self, screen: str, subject: object = None) -> None:
         """To another screen, opened at a subject of its own (a rank, a node's key)."""
         ...

@@ -41,6 +41,7 @@ SCREENS: tuple[ScreenEntry, ...] = (
     ScreenEntry(
         "verdicts", "Verdicts", ("f9", "V"), "distmon.tui.screens.verdicts:Verdicts", "what holds the job back, and what to try"
     ),
+    ScreenEntry("launch", "Launch", (), "distmon.tui.screens.launch:Launch", "a new job, before it is started"),
     ScreenEntry("sessions", "Sessions", (), "distmon.tui.screens.sessions:Sessions", "the recordings that there are"),
 )
 

@@ -117,10 +117,12 @@ def question_lines(question: str, answers: list[tuple[str, str]], palette: Palet
     ]
     rows = [Line()]
     for key, words in [*answers, ("Esc", "closes")]:
-        if rows[-1].width + cells(f"{key} {words}") > width:
+        gap = "   " if rows[-1].width else ""
+        if rows[-1].width + cells(f"{gap}{key} {words}") > width:
             rows.append(Line())
-        rows[-1].add(key, style("key")).add(f" {words}   ", style("muted" if key == "Esc" else "text"))
-    return lines + [Line([(" " * max((width - row.width + 3) // 2, 0), style("text"))]).extend(row) for row in rows]
+            gap = ""
+        rows[-1].add(gap, style("text")).add(key, style("key")).add(f" {words}", style("muted" if key == "Esc" else "text"))
+    return lines + [Line([(" " * max((width - row.width) // 2, 0), style("text"))]).extend(row) for row in rows]
 
 
 def too_small_lines(palette: Palette, width: int, height: int, needed: tuple[int, int]) -> list[Line]:
