@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -15,7 +16,7 @@ from distmon.agent.records import Kept, Worker, WorkerMemory
 from distmon.agent.sampler import Sampler
 from distmon.agent.stacks import StackWatch
 from distmon.core.events import NoticeGiven
-from distmon.probe.ring import SUFFIX, RingError, RingReader, Steps, boot_id, process_start_ticks
+from distmon.probe.ring import SUFFIX, Batch, RingError, RingReader, Step, Steps, boot_id, process_start_ticks
 from distmon.wire.clock import SteadyClock
 from distmon.wire.publisher import Publisher
 
@@ -56,6 +57,13 @@ def marked_anchor_ns(mark: bytes) -> int | None:
     """The agent's steady clock, as it was when a mark was made since this machine was started; None without one."""
     known = _decode_mark(mark)
     return None if known is None else known.anchor_ns
+
+
+def _durations_ns(batch: Batch) -> Sequence[int]:
+    """Of the steps in it. Those that come with other records come one by one."""
+    if isinstance(batch, Steps):
+        return batch.duration_ns
+    return (batch.duration_ns,) if isinstance(batch, Step) else ()
 
 
 def _decode_mark(mark: bytes) -> _Mark | None:
@@ -221,9 +229,9 @@ class Intake:
         if not batches:
             return 0.0
         ring.heard = now
-        for batch in batches:
-            if isinstance(batch, Steps):
-                ring.stacks.steps_came(batch.duration_ns, now)
+        durations = [duration for batch in batches for duration in _durations_ns(batch)]
+        if durations:
+            ring.stacks.steps_came(durations, now)
         rank = ring.worker.rank
         self._waiting.extend(ring.worker.take(batches))
         if ring.worker.rank != rank:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import faulthandler
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,8 @@ import pytest
 
 from distmon.agent.intake import Intake
 from distmon.agent.sampler import Sampler
-from distmon.core.events import AnyEvent, ClockOffsetEstimated, GapFound, NoticeGiven, StepsRecorded, WorkerIdentified
+from distmon.core.events import AnyEvent, ClockOffsetEstimated, GapFound, NoticeGiven, StackTaken, StepsRecorded, WorkerIdentified
+from distmon.probe import stacks
 from distmon.probe.ring import UNSEEN, RingWriter, monotonic_ns
 from distmon.wire.clock import SteadyClock
 from distmon.wire.publisher import Publisher
@@ -114,6 +117,28 @@ def test_the_rank_is_watched_and_its_interface_marked(node: Node, folder: Path) 
     assert [(process.rank, process.cpu_percent) for process in sample.processes] == [(0, None)]
     assert sample.processes[0].memory_bytes
     assert [rate.name for rate in sample.networks if rate.used_by_training] == ["lo"]
+
+
+def test_a_worker_is_asked_for_its_stacks_though_its_steps_come_with_other_records(
+    node: Node, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ring = RingWriter.create(str(folder), capacity=64)
+    stacks.offer(ring.path)
+    try:
+        for step in range(9):
+            ring.message(IDENTITY)
+            write_steps(ring, step, 1)
+        node.intake.collect()
+        clock = time.monotonic
+        monkeypatch.setattr(time, "monotonic", lambda: clock() + 60)
+
+        def told(events: list[AnyEvent]) -> bool:
+            node.intake.collect(last=True)
+            return any(isinstance(event, StackTaken) for event in events)
+
+        node.receive(told)
+    finally:
+        faulthandler.unregister(int(Path(ring.path).with_suffix(stacks.SUFFIX).read_text().split()[1]))
 
 
 def test_a_closed_ring_is_read_to_its_end_and_removed(node: Node, folder: Path) -> None:
