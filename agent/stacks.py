@@ -11,10 +11,10 @@ from pathlib import Path
 
 from distmon.core.events import ThreadStack
 from distmon.core.quantiles import median
+from distmon.core.steps import USUAL_STEPS
 from distmon.probe.ring import Header, process_start_ticks
 
 SUFFIX = ".stacks"
-USUAL_STEPS = 9
 SILENT_STEPS = 3.0
 SILENT_S = 1.0
 """Steps have stopped after SILENT_STEPS of their usual time and so much more."""

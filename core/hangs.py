@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from distmon.core.events import StackTaken
 from distmon.core.quantiles import median
 from distmon.core.reach import ranks_out_of_reach
+from distmon.core.steps import USUAL_STEPS
 
 if TYPE_CHECKING:
     from distmon.core.state import SessionState
@@ -109,7 +110,8 @@ def find_hang(state: SessionState) -> Hang | None:
     fresh = {rank: stack for rank, stack in watch.stacks.items() if stack.at > last}
     if silent < SILENT_STEPS * usual + MARGIN_S or not fresh or _resetting(state, last):
         return None
-    unheard = {rank for rank in generation.ranks if rank not in fresh and not _exited(state, rank)}
+    asked = {rank for rank, steps in generation.ranks.items() if steps.totals.steps >= USUAL_STEPS}
+    unheard = {rank for rank in asked if rank not in fresh and not _exited(state, rank)}
     if unheard and silent < SILENT_STEPS * usual + MARGIN_S + LAST_STACKS_S:
         return None
     # They cannot be asked: their host is the story, and not a place in the script.
