@@ -12,9 +12,10 @@ from msgspec import Struct
 
 from distmon.agent.gpu_ranks import GpuUser
 from distmon.agent.grid import next_on_grid
-from distmon.agent.records import Kept, Worker, WorkerMemory
+from distmon.agent.records import Kept, Worker, WorkerMemory, kept
 from distmon.agent.sampler import Sampler
 from distmon.agent.stacks import StackWatch
+from distmon.agent.together import together
 from distmon.core.events import NoticeGiven
 from distmon.probe.ring import SUFFIX, Batch, RingError, RingReader, Step, Steps, boot_id, process_start_ticks
 from distmon.wire.clock import SteadyClock
@@ -171,8 +172,7 @@ class Intake:
         return _PAUSE_BUSY_S if asked or fullest > _BUSY_SHARE else min(PAUSE_S, self._flush_every_s)
 
     def _flush(self) -> None:
-        for ring in self._rings.values():
-            self._waiting.extend(ring.worker.flush())
+        self._waiting.extend(kept(list(together([ring.worker.flush() for ring in self._rings.values()]))))
         for item in self._waiting:
             self._publisher.publish(RANK_STREAM, item.event, keep=item.keep)
         self._waiting.clear()
@@ -223,7 +223,7 @@ class Intake:
         batches = ring.reader.read_batches()
         lost = ring.reader.lost + ring.reader.torn
         if lost > ring.lost:
-            self._waiting.extend(ring.worker.flush())
+            self._waiting.extend(kept(ring.worker.flush()))
             self._waiting.append(Kept(ring.worker.gap(lost - ring.lost, self._clock.now())))
             ring.lost = lost
         if not batches:

@@ -44,6 +44,11 @@ class Kept(Struct, frozen=True):
     keep: str = ""
 
 
+def kept(events: Sequence[AnyEvent]) -> list[Kept]:
+    """Without a name."""
+    return [Kept(event) for event in events]
+
+
 _Count = Annotated[int, Meta(ge=0, lt=1 << 31)]
 
 
@@ -135,12 +140,12 @@ class Worker:
         held, self._held = self._held, []
         if self.rank is None:
             return [Kept(self._gap(len(held), self._clock.now(), f"pid {self.pid} never said its rank"))] if held else []
-        return self.take(held) + self.flush()
+        return self.take(held) + kept(self.flush())
 
-    def flush(self) -> list[Kept]:
+    def flush(self) -> list[StepsRecorded]:
         """The steps taken since the last flush, in columns."""
         batches, self._steps = self._steps, []
-        return [Kept(self._columns(run)) for run in consecutive(_joined(batches))] if batches else []
+        return [self._columns(run) for run in consecutive(_joined(batches))] if batches else []
 
     def stack(self, threads: list[ThreadStack], silent_s: float, at: float) -> StackTaken:
         """Where it is, now that its steps have stopped."""
@@ -229,7 +234,7 @@ class Worker:
         fields = _sendable(message.fields)
         at = self._said_at(fields)
         if _is_identity(message):
-            out.extend(self.flush())
+            out.extend(kept(self.flush()))
             identified = self._identify(fields, at)
             if identified is not None:
                 out.append(Kept(identified, f"identity {self.worker}"))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from distmon.core import measures
-from distmon.core.events import AnyEvent, StepsRecorded
+from distmon.core.events import AnyEvent, NodeStepsRecorded, StepsRecorded
 from distmon.core.fold import apply
 from distmon.core.state import SessionState
 from distmon.launcher.flags import job_spec, split_arguments
@@ -69,7 +69,7 @@ def _take(poll: Callable[[], object], state: SessionState, hurt: Callable[[], No
     events: list[AnyEvent] = list(poll())  # type: ignore[call-overload]
     for event in events:
         apply(state, event)
-        if hurt is not None and not done and isinstance(event, StepsRecorded):
+        if hurt is not None and not done and isinstance(event, StepsRecorded | NodeStepsRecorded):
             hurt()
             done = True
     return done

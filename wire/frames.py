@@ -1,6 +1,7 @@
 """What one message on the wire looks like, both ways, and the decoders that refuse everything else with a reason.
 
-Agent to viewer: two frames, a header and a body of events (`core.codec`). Viewer to agent: one frame, a request. Headers and
+Agent to viewer: a header and a body of events (`core.codec`), or a list of headers and as many bodies for a viewer that says it
+understands several. Viewer to agent: one frame, a request. Headers and
 requests are msgpack maps whose field `v` is the wire's version; it changes when an older peer could misread the rest, while
 fields that an older peer may ignore are just added.
 """
@@ -18,6 +19,8 @@ from distmon.core.events import AnyEvent
 
 WIRE_VERSION = 1
 MAX_HEADER_BYTES = 1024
+MAX_BODIES = 4
+"""In one message, of different streams."""
 MAX_BODY_BYTES = 1 << 20
 """A frame's body ends at the first event that reaches this size; a single event beyond it is not sent."""
 MAX_REQUEST_BYTES = 64 * 1024
@@ -68,6 +71,8 @@ class Request(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Frames received in this session."""
     window: Annotated[int, Meta(ge=1, le=256)] = 32
     """Frames that may be under way at once."""
+    bodies: Annotated[int, Meta(ge=1, le=1000)] = 1
+    """So many may come in one message: what each costs both sides is mostly not for its bytes."""
 
 
 class BadFrame(Exception):
@@ -84,30 +89,37 @@ class _Version(Struct):
 
 _encoder = msgspec.msgpack.Encoder()
 _version_decoder = msgspec.msgpack.Decoder(_Version)
+_versions_decoder = msgspec.msgpack.Decoder(Annotated[list[_Version], Meta(min_length=2, max_length=MAX_BODIES)])
 _header_decoder = msgspec.msgpack.Decoder(Header)
+_headers_decoder = msgspec.msgpack.Decoder(list[Header])
 _request_decoder = msgspec.msgpack.Decoder(Request)
 _DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-def encode_header(header: Header) -> bytes:
-    return _encoder.encode(header)
+def encode_header(*headers: Header) -> bytes:
+    """One alone is not a list: older viewers know no other form."""
+    return _encoder.encode(headers[0] if len(headers) == 1 else headers)
 
 
 def encode_request(request: Request) -> bytes:
     return _encoder.encode(request)
 
 
-def decode_header(frames: Sequence[bytes]) -> Header:
-    """The header of an agent's message. Raises BadFrame for anything that is not one of this version."""
-    if len(frames) != 2:
-        raise BadFrame("frames", f"{len(frames)} instead of 2")
-    if len(frames[0]) > MAX_HEADER_BYTES or len(frames[1]) > MAX_MESSAGE_BYTES:
-        raise BadFrame("size", f"{len(frames[0])} + {len(frames[1])} bytes")
-    _check_version(frames[0], "header")
+def decode_headers(frames: Sequence[bytes]) -> list[Header]:
+    """A header for each further frame of an agent's message. Raises BadFrame for anything that is not one of this version."""
+    bodies = len(frames) - 1
+    if not 1 <= bodies <= MAX_BODIES:
+        raise BadFrame("frames", f"{len(frames)} instead of 2 to {1 + MAX_BODIES}")
+    if len(frames[0]) > bodies * MAX_HEADER_BYTES or sum(map(len, frames[1:])) > MAX_MESSAGE_BYTES:
+        raise BadFrame("size", f"{' + '.join(str(len(frame)) for frame in frames)} bytes")
+    _check_version(frames[0], "header", several=bodies > 1)
     try:
-        return _header_decoder.decode(frames[0])
+        headers = [_header_decoder.decode(frames[0])] if bodies == 1 else _headers_decoder.decode(frames[0])
     except _DECODE_ERRORS as error:
         raise BadFrame("header", str(error)) from None
+    if len(headers) != bodies:
+        raise BadFrame("frames", f"{bodies} bodies for {len(headers)} headers")
+    return headers
 
 
 def decode_body(header: Header, body: bytes) -> tuple[list[AnyEvent], list[BadEvent]]:
@@ -134,10 +146,11 @@ def decode_request(frames: Sequence[bytes]) -> Request:
         raise BadFrame("request", str(error)) from None
 
 
-def _check_version(data: bytes, otherwise: str) -> None:
+def _check_version(data: bytes, otherwise: str, *, several: bool = False) -> None:
     try:
-        version = _version_decoder.decode(data).v
+        found = _versions_decoder.decode(data) if several else [_version_decoder.decode(data)]
     except _DECODE_ERRORS as error:
         raise BadFrame(otherwise, str(error)) from None
-    if version != WIRE_VERSION:
-        raise BadFrame("version", f"{version}, this side speaks {WIRE_VERSION}")
+    for version in found:
+        if version.v != WIRE_VERSION:
+            raise BadFrame("version", f"{version.v}, this side speaks {WIRE_VERSION}")

@@ -10,11 +10,12 @@ from collections.abc import Callable
 import msgspec
 import zmq
 
+from distmon.core.batches import told_by
 from distmon.core.codec import encode_msgpack
-from distmon.core.events import AnyEvent, GapFound, StepsRecorded
+from distmon.core.events import AnyEvent, GapFound
 from distmon.wire.backlog import DEFAULT_LIMIT_BYTES, LIMIT_WITH_STORE_BYTES, Backlog, Part, Slice, Store
 from distmon.wire.context import make_context
-from distmon.wire.frames import MAX_BODY_BYTES, WIRE_VERSION, BadFrame, Header, Request, decode_request, encode_header
+from distmon.wire.frames import MAX_BODIES, MAX_BODY_BYTES, WIRE_VERSION, BadFrame, Header, Request, decode_request, encode_header
 from distmon.wire.gate import Gate, user_of
 from distmon.wire.sockets import bind_router, make_room_for_strangers
 
@@ -46,6 +47,7 @@ class _Viewer:
     def hear(self, request: Request, now_ns: int) -> None:
         self.received = max(self.received, min(request.received, self.sent))
         self.window = request.window
+        self.bodies = min(request.bodies, MAX_BODIES)
         self.heard = time.monotonic()
         self.stored.update(request.stored)
         self.asked_ns = None if request.sent_ns is None else (request.sent_ns, now_ns)
@@ -234,23 +236,41 @@ class Publisher:
         """Streams take turns, so that a long one that is behind does not hold up the others. False when the viewer is gone."""
         waiting = list(self._streams.values())
         while waiting and viewer.room > 0:
-            for backlog in list(waiting):
-                piece = self._next_slice(viewer, backlog) if viewer.room > 0 else None
-                if piece is None:
-                    waiting.remove(backlog)
-                    continue
-                try:
-                    self._router.send_multipart([routing_id, self._header(backlog.name, piece, viewer), piece.body], zmq.NOBLOCK)
-                except zmq.Again:
-                    return True
-                except zmq.ZMQError as error:
-                    if error.errno == zmq.EHOSTUNREACH:
-                        return False
-                    raise
-                viewer.cursors[backlog.name] = piece.seq + piece.events
-                viewer.sent += 1
-                viewer.asked_ns = None
+            pieces = self._next_message(viewer, waiting)
+            if not pieces:
+                return True
+            clock = None if viewer.asked_ns is None else (*viewer.asked_ns, self._now_ns())
+            headers = [self._header(name, piece, None if i else clock) for i, (name, piece) in enumerate(pieces)]
+            bodies = [piece.body for _, piece in pieces]
+            try:
+                self._router.send_multipart([routing_id, encode_header(*headers), *bodies], zmq.NOBLOCK)
+            except zmq.Again:
+                return True
+            except zmq.ZMQError as error:
+                if error.errno == zmq.EHOSTUNREACH:
+                    return False
+                raise
+            viewer.cursors.update((name, piece.seq + piece.events) for name, piece in pieces)
+            viewer.sent += 1
+            viewer.asked_ns = None
         return True
+
+    def _next_message(self, viewer: _Viewer, waiting: list[Backlog]) -> list[tuple[str, Slice]]:
+        """(stream, slice) of as many streams as the viewer takes in a message; `waiting` keeps those with more, in their turn."""
+        pieces: list[tuple[str, Slice]] = []
+        size = 0
+        for backlog in list(waiting):
+            piece = self._next_slice(viewer, backlog)
+            if piece is not None and pieces and size + len(piece.body) > MAX_BODY_BYTES:
+                break
+            waiting.remove(backlog)
+            if piece is not None:
+                waiting.append(backlog)
+                pieces.append((backlog.name, piece))
+                size += len(piece.body)
+            if len(pieces) == viewer.bodies:
+                break
+        return pieces
 
     def _next_slice(self, viewer: _Viewer, backlog: Backlog) -> Slice | None:
         name = backlog.name
@@ -259,19 +279,17 @@ class Publisher:
             viewer.begins[name] = 0 if viewer.history_s is None else backlog.since(time.time() - viewer.history_s)
         return backlog.slice_from(viewer.cursors[name], viewer.begins.get(name, 0))
 
-    def _header(self, name: str, piece: Slice, viewer: _Viewer) -> bytes:
+    def _header(self, name: str, piece: Slice, clock: tuple[int, int, int] | None) -> Header:
         node, boot, _ = name.rsplit("/", 2)
-        return encode_header(
-            Header(
-                v=WIRE_VERSION,
-                node=node,
-                boot=boot,
-                stream=name,
-                seq=piece.seq,
-                count=piece.events,
-                history=piece.history,
-                clock=None if viewer.asked_ns is None else (*viewer.asked_ns, self._now_ns()),
-            )
+        return Header(
+            v=WIRE_VERSION,
+            node=node,
+            boot=boot,
+            stream=name,
+            seq=piece.seq,
+            count=piece.events,
+            history=piece.history,
+            clock=clock,
         )
 
     def _now_ns(self) -> int:
@@ -281,7 +299,7 @@ class Publisher:
         return Backlog(self._limit_bytes, name=name, store=self._store)
 
     def _too_large(self, event: AnyEvent, size: int, name: str, seq: int) -> GapFound:
-        lost = len(event.duration_ns) if isinstance(event, StepsRecorded) else 1
+        lost = sum(batch.steps for *_, batch in told_by(event)) or 1
         kind = event.__struct_config__.tag
         cause = f"{kind} of {size} bytes is more than the {MAX_BODY_BYTES} that a message may hold"
         at = event.at

@@ -17,7 +17,7 @@ from distmon.core.events import AnyEvent, ClockOffsetEstimated, GapFound
 from distmon.wire.addresses import check_address
 from distmon.wire.clock import ClockOffset
 from distmon.wire.context import make_context
-from distmon.wire.frames import WIRE_VERSION, BadFrame, Header, Request, decode_body, decode_header, encode_request
+from distmon.wire.frames import MAX_BODIES, WIRE_VERSION, BadFrame, Header, Request, decode_body, decode_headers, encode_request
 from distmon.wire.keys import ViewerKeys
 from distmon.wire.sockets import AgentLock, connect_agent, make_room, open_viewer
 
@@ -90,7 +90,8 @@ class _Link:
         """Takes one message."""
         self.received += 1
         try:
-            self._take(frames, now_ns, events)
+            for header, body in zip(decode_headers(frames), frames[1:], strict=True):
+                self._take(header, body, now_ns, events)
         except BadFrame as bad:
             self._refuse(bad.reason, str(bad))
 
@@ -109,6 +110,7 @@ class _Link:
             stored=self.stored,
             received=self.received,
             window=_WINDOW,
+            bodies=MAX_BODIES,
             sent_ns=now_ns,
         )
         return encode_request(request)
@@ -129,11 +131,10 @@ class _Link:
         self.stored = stored
         return news
 
-    def _take(self, frames: list[bytes], now_ns: int, events: list[AnyEvent]) -> None:
-        header = decode_header(frames)
+    def _take(self, header: Header, body: bytes, now_ns: int, events: list[AnyEvent]) -> None:
         if header.boot not in self.boots:
             self._begin(header)
-        new, bad = decode_body(header, frames[1])
+        new, bad = decode_body(header, body)
         self.heard = time.monotonic()
         if header.clock is not None and (estimate := self.offset.exchange(*header.clock, now_ns)) is not None:
             events.append(
@@ -309,13 +310,17 @@ class Subscription:
 
     def _receive(self, events: list[AnyEvent]) -> None:
         """Takes what has arrived, a bounded number of messages at a time; the socket takes turns between agents."""
-        now_ns = self._now_ns()
+        now_ns, receive = self._now_ns(), self._socket.recv
         for _ in range(_FRAMES_PER_TURN):
             try:
-                routing_id, *frames = self._socket.recv_multipart(zmq.NOBLOCK)
+                part = receive(zmq.NOBLOCK, copy=False)
             except zmq.Again:
                 return
-            link = self._by_routing_id.get(routing_id)
+            link = self._by_routing_id.get(part.bytes)
+            frames = []
+            while part.more:
+                part = receive(copy=False)
+                frames.append(part.bytes)
             if link is None:
                 continue  # sent before it was removed
             link.receive(frames, now_ns, events)

@@ -14,7 +14,8 @@ import pytest
 
 from distmon.agent.intake import Intake
 from distmon.agent.sampler import Sampler
-from distmon.core.events import AnyEvent, ClockOffsetEstimated, GapFound, NoticeGiven, StackTaken, StepsRecorded, WorkerIdentified
+from distmon.core.batches import single_events
+from distmon.core.events import AnyEvent, ClockOffsetEstimated, GapFound, NoticeGiven, StackTaken, WorkerIdentified
 from distmon.probe import stacks
 from distmon.probe.ring import UNSEEN, RingWriter, monotonic_ns
 from distmon.wire.clock import SteadyClock
@@ -79,7 +80,7 @@ def write_steps(ring: RingWriter, first: int, count: int) -> None:
 
 def steps_of(events: list[AnyEvent]) -> list[int]:
     """Step numbers, in the order of arrival."""
-    batches = [event for event in events if isinstance(event, StepsRecorded)]
+    batches = [batch for event in events for batch in single_events(event)]
     return [batch.first_step + i for batch in batches for i in range(len(batch.duration_ns))]
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distmon.agent.records import MOST_HELD, Worker
+from distmon.agent.records import MOST_HELD, Worker, kept
 from distmon.core.codec import decode_batch, encode_msgpack, join_batch
 from distmon.core.events import (
     AnyEvent,
@@ -71,7 +71,7 @@ def step(number: int, *, generation: int = 0, epoch: int = -1, **other: Any) -> 
 
 
 def events(worker: Worker, *records: Batch) -> list[AnyEvent]:
-    return [kept.event for kept in worker.take(list(records)) + worker.flush()]
+    return [item.event for item in worker.take(list(records)) + kept(worker.flush())]
 
 
 def test_what_came_before_the_identity_waits_for_it_and_carries_its_rank() -> None:
@@ -205,9 +205,8 @@ _names = ("rank", "size", "values", "step", "epoch", "field", "reason", "text", 
 )
 def test_whatever_a_message_holds_its_events_can_be_sent(kind: str, fields: dict[str, Any]) -> None:
     one = worker(assumed_rank=0)
-    kept = one.take([Message(IDENTITY), Message({**fields, "type": kind}), step(0)]) + one.flush()
-    sent = [encode_msgpack(item.event) for item in kept]
-    assert decode_batch(join_batch(sent)) == ([item.event for item in kept], [])
+    said = events(one, Message(IDENTITY), Message({**fields, "type": kind}), step(0))
+    assert decode_batch(join_batch([encode_msgpack(event) for event in said])) == (said, [])
 
 
 def test_a_launcher_that_says_only_the_rank() -> None:

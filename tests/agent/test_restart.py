@@ -12,7 +12,8 @@ import pytest
 from distmon.agent.intake import Intake, marked_anchor_ns
 from distmon.agent.journal import Journal
 from distmon.agent.sampler import Sampler
-from distmon.core.events import AnyEvent, ClockOffsetEstimated, EpochStarted, GapFound, StepsRecorded, WorkerIdentified
+from distmon.core.batches import single_events
+from distmon.core.events import AnyEvent, ClockOffsetEstimated, EpochStarted, GapFound, WorkerIdentified
 from distmon.probe.ring import UNSEEN, RingWriter, boot_id, monotonic_ns
 from distmon.wire.clock import SteadyClock
 from distmon.wire.publisher import Publisher
@@ -70,7 +71,7 @@ class Node:
 
 
 def steps(events: list[AnyEvent]) -> list[int]:
-    batches = [event for event in events if isinstance(event, StepsRecorded)]
+    batches = [batch for event in events for batch in single_events(event)]
     return [batch.first_step + place for batch in batches for place in range(len(batch.duration_ns))]
 
 

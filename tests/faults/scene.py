@@ -10,7 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from distmon.core.events import GapFound, NodeSampled, StepsRecorded
+from distmon.core.batches import told_by
+from distmon.core.events import GapFound, NodeSampled
 from distmon.replay.session_file import Notes, open_session
 from distmon.wire.keys import AGENTS, VIEWERS, Entry, create_own, save_entries
 from tests.cluster.cluster import Cluster
@@ -180,10 +181,10 @@ class Scene:
         for event in self._events():
             if isinstance(event, GapFound):
                 told += event.lost_records
-            if isinstance(event, StepsRecorded):
-                back += event.first_step <= last.get(event.rank, -1)
-                last[event.rank] = event.first_step + len(event.duration_ns) - 1
-                found.update((event.rank, event.first_step + place, duration) for place, duration in enumerate(event.duration_ns))
+            for rank, _, batch in told_by(event):
+                back += batch.first_step <= last.get(rank, -1)
+                last[rank] = batch.last_step
+                found.update((rank, batch.first_step + place, duration) for place, duration in enumerate(batch.durations_ns))
         return found, back, told
 
     def _sample_numbers(self) -> Counter[tuple[str, int]]:

@@ -23,7 +23,7 @@ from distmon.wire.frames import (
     Header,
     Request,
     decode_body,
-    decode_header,
+    decode_headers,
     decode_request,
     encode_header,
     encode_request,
@@ -65,7 +65,7 @@ def mutated(data: bytes, dice: random.Random) -> bytes:
 def header(dice: random.Random) -> None:
     """An agent's message."""
     try:
-        found = decode_header([mutated(HEADER, dice), b""])
+        found = decode_headers([mutated(HEADER, dice), b""])[0]
         decode_body(found, mutated(dice.choice(BODIES), dice))
     except BadFrame as bad:
         assert bad.reason

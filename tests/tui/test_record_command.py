@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from distmon.core.events import AnyEvent, NodeSampled, SessionStarted, StepsRecorded, Ticked
+from distmon.core.batches import single_events
+from distmon.core.events import AnyEvent, NodeSampled, SessionStarted, Ticked
 from distmon.probe.ring import UNSEEN, RingWriter, monotonic_ns
 from distmon.replay.recorder import Recorder
 from distmon.replay.resume import last_position
@@ -57,7 +58,7 @@ class Setup:
         return list(open_session(self.file).events(Notes())) if self.file.exists() and self.file.stat().st_size else []
 
     def steps(self) -> list[int]:
-        batches = [event for event in self.events() if isinstance(event, StepsRecorded)]
+        batches = [batch for event in self.events() for batch in single_events(event)]
         return [batch.first_step + place for batch in batches for place in range(len(batch.duration_ns))]
 
     def until(self, done: Callable[[], bool]) -> None:
@@ -101,7 +102,7 @@ def test_killed_at_any_time_each_step_and_sample_is_recorded_once(setup: Setup) 
     pulled = setup.file.with_name("pulled.jsonl")
     command = [sys.executable, "-m", "distmon.tui.cli.main", "pull", setup.address, "-o", str(pulled)]
     assert subprocess.run(command, stderr=subprocess.PIPE).returncode == 0
-    batches = [event for event in open_session(pulled).events(Notes()) if isinstance(event, StepsRecorded)]
+    batches = [batch for event in open_session(pulled).events(Notes()) for batch in single_events(event)]
     assert [batch.first_step + place for batch in batches for place in range(len(batch.duration_ns))] == list(range(200))
     setup.recorder.send_signal(signal.SIGTERM)
     _, said = setup.recorder.communicate()

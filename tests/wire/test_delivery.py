@@ -83,6 +83,24 @@ def exchange(
     raise AssertionError(events[-5:])
 
 
+def test_streams_that_are_due_together_come_in_one_message_to_whom_understands_that(
+    publisher: Publisher, viewer: Subscription, address: str, plain_socket: Callable[[int], zmq.Socket[bytes]]
+) -> None:
+    older = plain_socket(zmq.DEALER)
+    older.setsockopt(zmq.RCVTIMEO, 5000)
+    older.connect(address)
+    older.send(msgspec.msgpack.encode({"v": WIRE_VERSION, "session": "older"}))
+    viewer.poll(0.0)
+    while publisher.viewers < 2:
+        publisher.serve(0.01)
+        viewer.poll(0.01)
+    for stream in ("one", "two"):
+        publisher.publish(stream, MarkSet(at=1.0, text=stream))
+    assert len(exchange(publisher, viewer, lambda events: len(events) == 2)) == 2
+    assert [status.frames for status in viewer.status()] == [1]
+    assert [len(older.recv_multipart()) for _ in range(2)] == [2, 2]
+
+
 def heard(viewer: Subscription, timeout_s: float) -> list[AnyEvent]:
     """What came from agents, without what the viewer found out about their clocks."""
     return [event for event in viewer.poll(timeout_s) if not isinstance(event, ClockOffsetEstimated)]
@@ -278,7 +296,7 @@ def test_le_13_a_rogue_agent_is_counted_and_the_healthy_one_loses_nothing(
     peer = rogue.recv_multipart()[0]
     payloads = [path.read_bytes() for path in sorted(CASE.iterdir()) if path.name != "expected.json"]
     future = msgspec.msgpack.encode({"v": 99, "kind": "sample", "node": "node-x"})
-    messages = [[payload, b"\x90"] for payload in payloads] + [[future, b"\x90"], [b"x"], [b"x"] * 5]
+    messages = [[payload, b"\x90"] for payload in payloads] + [[future, b"\x90"], [b"x"], [b"x"] * 6]
     events: list[AnyEvent] = []
     for number, message in enumerate(messages, 1):
         rogue.send_multipart([peer, *message])

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from distmon.core.codec import encode_batch, encode_msgpack, join_batch
 from distmon.core.events import AnyEvent, NodeSampled, Ticked
 from distmon.wire.frames import (
+    MAX_BODIES,
     MAX_HEADER_BYTES,
     MAX_MESSAGE_BYTES,
     MAX_REQUEST_BYTES,
@@ -21,7 +22,7 @@ from distmon.wire.frames import (
     Header,
     Request,
     decode_body,
-    decode_header,
+    decode_headers,
     decode_request,
     encode_header,
     encode_request,
@@ -34,12 +35,12 @@ BODY = encode_batch([Ticked(at=1.0)])
 
 def refusal(frames: list[bytes]) -> str:
     with pytest.raises(BadFrame) as caught:
-        decode_body(decode_header(frames), frames[1])
+        decode_body(decode_headers(frames)[0], frames[1])
     return caught.value.reason
 
 
 def test_a_message_comes_back_as_it_was() -> None:
-    header = decode_header([encode_header(HEADER), BODY])
+    header = decode_headers([encode_header(HEADER), BODY])[0]
     assert header == HEADER
     assert decode_body(header, BODY) == ([Ticked(at=1.0)], [])
 
@@ -55,15 +56,26 @@ def test_events_encoded_one_by_one_make_the_same_body() -> None:
     assert decode_body(header, join_batch([encode_msgpack(event) for event in events])) == (events, [])
 
 
-@pytest.mark.parametrize("count", [0, 1, 3, 5])
+@pytest.mark.parametrize("count", [0, 1, MAX_BODIES + 2])
 def test_the_number_of_frames(count: int) -> None:
     assert refusal([encode_header(HEADER)] * count) == "frames"
+
+
+def test_a_message_of_several_streams_comes_back_as_it_was() -> None:
+    headers = [msgspec.structs.replace(HEADER, stream=f"n/b/{name}") for name in ("node", "ranks")]
+    assert decode_headers([encode_header(*headers), BODY, BODY]) == headers
+    assert refusal([encode_header(*headers), BODY, BODY, BODY]) == "frames"
+    assert refusal([encode_header(HEADER), BODY, BODY]) == "header"
+    assert refusal([encode_header(*headers), BODY]) == "header"
+    late = msgspec.structs.replace(HEADER, v=WIRE_VERSION + 1)
+    assert refusal([encode_header(HEADER, late), BODY, BODY]) == "version"
+    assert refusal([encode_header(*headers), BODY, bytes(MAX_MESSAGE_BYTES)]) == "size"
 
 
 def test_another_version_is_told_apart_from_nonsense() -> None:
     future = msgspec.msgpack.encode({"v": WIRE_VERSION + 1, "anything": "else"})
     with pytest.raises(BadFrame, match=f"version: {WIRE_VERSION + 1}, this side speaks {WIRE_VERSION}"):
-        decode_header([future, BODY])
+        decode_headers([future, BODY])[0]
     with pytest.raises(BadFrame, match="version"):
         decode_request([future])
 
@@ -143,7 +155,7 @@ _junk = st.one_of(
 @given(st.lists(_junk, max_size=4))
 def test_anything_gives_a_message_or_a_refusal(frames: list[bytes]) -> None:
     try:
-        header = decode_header(frames)
+        header = decode_headers(frames)[0]
         events, bad = decode_body(header, frames[1])
     except BadFrame as refused:
         assert refused.reason in ("frames", "size", "version", "header", "body", "count")
@@ -168,7 +180,7 @@ def test_a_good_message_with_bytes_changed_or_added(extra: bytes, position: int,
     whole = bytearray(encode_header(HEADER))
     whole[position % len(whole)] = value
     try:
-        decode_header([bytes(whole) + extra, BODY])
+        decode_headers([bytes(whole) + extra, BODY])[0]
     except BadFrame as refused:
         assert refused.reason in ("version", "header")
 
@@ -176,7 +188,7 @@ def test_a_good_message_with_bytes_changed_or_added(extra: bytes, position: int,
 def test_a_later_minor_version_of_the_other_side_is_understood() -> None:
     """What it adds is ignored, and what this side adds may be missing."""
     header = {"v": WIRE_VERSION, "node": "n", "boot": "b", "stream": "n/b/s", "seq": 1, "count": 0, "of_later": [1, {"a": 2}]}
-    assert decode_header([msgspec.msgpack.encode(header), b""]).stream == "n/b/s"
+    assert decode_headers([msgspec.msgpack.encode(header), b""])[0].stream == "n/b/s"
     request = {"v": WIRE_VERSION, "session": "s", "of_later": True}
     found = decode_request([msgspec.msgpack.encode(request)])
     assert (found.stored, found.history_s, found.sent_ns) == ({}, None, None)
