@@ -233,7 +233,10 @@ class DistmonApp(App[int]):
         self.acting.begin(kind)
 
     def action_go(self, screen: str) -> None:
-        self.cockpit.go(screen)
+        if refusal := self.rights.screen_refused(screen):
+            self.cockpit.say(refusal)
+        else:
+            self.cockpit.go(screen)
 
     def on_sessions_open_asked(self, event: Sessions.OpenAsked) -> None:
         """Leaves, so that the recording can be shown in this one's place."""

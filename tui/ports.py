@@ -103,11 +103,8 @@ class Player(Protocol):
         ...
 
 
-class Job(Protocol):
-    """A job that this process started."""
-
-    @property
-    def running(self) -> bool: ...
+class Target(Protocol):
+    """A running job that can be acted on."""
 
     @property
     def stopping(self) -> bool:
@@ -115,19 +112,26 @@ class Job(Protocol):
         ...
 
     @property
-    def restarting(self) -> bool:
-        """Whether it is to start again once it has ended."""
-        ...
-
-    @property
     def hosts(self) -> Mapping[str, int] | None:
         """Slots by host, where hosts can be added and drained."""
         ...
 
-    def stop(self) -> None:
-        """Begin to end it; returns at once."""
-        ...
-
     def act(self, action: AnyAction) -> str:
         """Do it, and say in words what happens now; may wait a moment. Raises DistmonError where it cannot be done."""
+        ...
+
+
+class Job(Target, Protocol):
+    """A job that this process started."""
+
+    @property
+    def running(self) -> bool: ...
+
+    @property
+    def restarting(self) -> bool:
+        """Whether it is to start again once it has ended."""
+        ...
+
+    def stop(self) -> None:
+        """Begin to end it; returns at once."""
         ...

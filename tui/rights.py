@@ -29,6 +29,12 @@ class Rights:
         """Why no command can be started from it."""
         return "commands are not started from a browser" if self.served else self.refusal
 
+    def screen_refused(self, screen: str) -> str:
+        """Why it does not go to a screen: the launch form runs discovery scripts and reads the names of files."""
+        if screen == "launch":
+            return self.starting_refused
+        return "in a browser only this session is shown" if self.served and screen == "sessions" else ""
+
 
 def rights_of(environment: Mapping[str, str]) -> Rights:
     return Rights(environment.get(READ_ONLY, "") not in _NO, environment.get(SERVED, "") not in _NO)

@@ -11,6 +11,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from distmon.core.errors import DistmonError
+from distmon.tui.rights import rights_of
 
 if TYPE_CHECKING:
     from distmon.tui.app import DistmonApp
@@ -22,6 +23,8 @@ LAST_RESORT_S = 3.0
 def can_show_app(environment: Mapping[str, str] | None = None) -> bool:
     """True when both ends are a terminal that obeys more than line feeds. The app draws on standard error."""
     environment = os.environ if environment is None else environment
+    if rights_of(environment).served and environment.get("TEXTUAL_DRIVER"):
+        return True  # a browser is at the other end
     if environment.get("TERM", "") in ("", "dumb", "unknown"):
         return False
     return all(

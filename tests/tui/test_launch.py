@@ -237,13 +237,19 @@ async def test_commands_of_recordings_are_the_history(open_app: OpenApp, settle:
         assert "no earlier command" in app.cockpit.note
 
 
-@pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("variable", ["DISTMON_READ_ONLY", "DISTMON_SERVED"])
-async def test_a_view_that_may_not_act_starts_and_writes_nothing(
-    open_app: OpenApp, settle: Settle, text_grid: Grid, variable: str
-) -> None:
+async def test_a_view_that_may_not_act_does_not_go_there(open_app: OpenApp, variable: str) -> None:
     async with open_app(environment={variable: "1"}) as (app, pilot, _):
         await pilot.press("J")
+        assert app.cockpit.page.screen_name == "overview" and app.cockpit.note
+        assert "launch" not in app.cockpit.pages
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("variable", ["DISTMON_READ_ONLY", "DISTMON_SERVED"])
+async def test_a_view_that_may_not_act_starts_and_writes_nothing(open_app: OpenApp, settle: Settle, variable: str) -> None:
+    async with open_app(environment={variable: "1"}) as (app, pilot, _):
+        app.cockpit.go("launch")  # past the key, which refuses
         await settle(pilot)
         await write(app, pilot, command="python train.py")
         for key in ("f10", "ctrl+s"):

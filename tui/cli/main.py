@@ -16,6 +16,7 @@ from distmon.tui.rights import READ_ONLY
 VERBS = {
     "run": ("distmon.tui.cli.run", "launch a training job and watch it"),
     "launch": ("distmon.tui.cli.launch", "fill in a form: command, hosts, ranks; see the plan; start it"),
+    "serve": ("distmon.tui.cli.serve", "the same screens in a browser, read-only unless asked"),
     "sweep": ("distmon.tui.cli.sweep", "the same job with several numbers of ranks, and how it scales"),
     "record": ("distmon.tui.cli.record", "follow agents and record all that they have, without a screen"),
     "stop": ("distmon.tui.cli.stop", "end a running job: politely, then at once"),

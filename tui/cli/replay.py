@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import re
 import sys
 from collections.abc import Callable
@@ -27,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--demo", action="store_true", help="the session that comes with distmon")
     parser.add_argument("--speed", type=float, default=1.0, metavar="X", help=f"{SLOWEST} to {FASTEST:.0f} (default 1)")
     begin = parser.add_mutually_exclusive_group()
-    begin.add_argument("--from", dest="start", default="0", metavar="T", help="where to begin: seconds, or [H:]M:S")
+    begin.add_argument("--from", dest="start", default="0", metavar="T", help="where to begin: seconds, [H:]M:S, or end")
     begin.add_argument(
         "--at", metavar="MOMENT", help="where to begin, paused: a time as in --from, step:1234, mark:NAME, or a date and time"
     )
@@ -38,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("replay needs one SESSION (a file, a recording's name, or last) or --demo")
     if not SLOWEST <= arguments.speed <= FASTEST:
         raise UsageError(f"--speed {arguments.speed:g}: it goes from {SLOWEST} to {FASTEST:.0f}")
-    start = seconds_of(arguments.start, "--from")
+    start = math.inf if arguments.start == "end" else seconds_of(arguments.start, "--from")
     if arguments.at is not None:
         moment_named(arguments.at)
     path = resolve(arguments.session, demo=arguments.demo)

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 from distmon.core.errors import DistmonError
 from distmon.launcher.actions import AddHost, AnyAction, DrainHost, RestartJob, SignalRank, StopJob, signal_named
-from distmon.tui.ports import Job
+from distmon.tui.ports import Job, Target
+from distmon.tui.remote_job import remote_job
 from distmon.tui.rights import Rights
 
 if TYPE_CHECKING:
     from distmon.tui.screens.cockpit import Cockpit
 
-NO_JOB = "no job was started here; from a shell: distmon stop, restart, signal or hosts"
+NO_JOB = "no job of this session runs on this machine"
 FIXED_HOSTS = "the hosts of this job are fixed; --min-np lets them change"
 _SIGNAL_KEYS = {"SIGUSR1": "1", "SIGUSR2": "2", "SIGINT": "i", "SIGTERM": "t", "SIGKILL": "k", "SIGSTOP": "s", "SIGCONT": "c"}
 
@@ -29,11 +30,11 @@ class Acting:
 
     def begin(self, kind: str) -> None:
         """`stop`, `restart`, `signal`, `add_host` or `drain_host`."""
-        job = self._job
-        if self._rights.refusal or job is None or not job.running:
-            self._cockpit.say(self._rights.refusal or (NO_JOB if job is None else "the job has ended"))
+        job = self._target()
+        if self._rights.refusal or job is None:
+            self._cockpit.say(self._rights.refusal or (NO_JOB if self._job is None else "the job has ended"))
             return
-        begin: dict[str, Callable[[Job], None]] = {
+        begin: dict[str, Callable[[Target], None]] = {
             "stop": lambda job: self._ask(job, StopJob(firm=job.stopping)),
             "restart": lambda job: self._ask(job, RestartJob()),
             "signal": self._signal,
@@ -42,13 +43,20 @@ class Acting:
         }
         begin[kind](job)
 
-    def _ask(self, job: Job, action: AnyAction) -> None:
+    def _target(self) -> Target | None:
+        """The job that was started here, or the one of this session, where another distmon on this machine runs it."""
+        if self._job is not None:
+            return self._job if self._job.running else None
+        started = self._cockpit.facts.state.job.started
+        return remote_job(started.job) if started is not None else None
+
+    def _ask(self, job: Target, action: AnyAction) -> None:
         self._cockpit.ask(action.effect, partial(self._do, job, action))
 
-    def _do(self, job: Job, action: AnyAction) -> None:
+    def _do(self, job: Target, action: AnyAction) -> None:
         self._cockpit.app.run_worker(self._done(job, action), name="act")
 
-    async def _done(self, job: Job, action: AnyAction) -> None:
+    async def _done(self, job: Target, action: AnyAction) -> None:
         """In a thread: a host's name may have to be looked up."""
         try:
             said = await asyncio.to_thread(job.act, action)
@@ -58,7 +66,7 @@ class Acting:
 
     # --- one rank -------------------------------------------------------------------------------------------------
 
-    def _signal(self, job: Job) -> None:
+    def _signal(self, job: Target) -> None:
         ranks = sorted(self._cockpit.facts.state.ranks)
         if not ranks:
             self._cockpit.say("no rank runs yet")
@@ -69,7 +77,7 @@ class Acting:
             f"signal which rank? {numbers}", "" if selected is None else str(selected), partial(self._which_signal, job)
         )
 
-    def _which_signal(self, job: Job, text: str) -> None:
+    def _which_signal(self, job: Target, text: str) -> None:
         if not (text.isascii() and text.isdigit() and int(text) in self._cockpit.facts.state.ranks):
             self._cockpit.say(f"there is no rank {text}" if text else "no rank was named")
             return
@@ -82,19 +90,19 @@ class Acting:
 
     # --- hosts ----------------------------------------------------------------------------------------------------
 
-    def _add_host(self, job: Job) -> None:
+    def _add_host(self, job: Target) -> None:
         if job.hosts is None:
             self._cockpit.say(FIXED_HOSTS)
             return
         self._cockpit.read_line("add which host, with how many slots? NAME:SLOTS", "", partial(self._host_to_add, job))
 
-    def _host_to_add(self, job: Job, text: str) -> None:
+    def _host_to_add(self, job: Target, text: str) -> None:
         if not re.fullmatch(r"[\w.-]+(:[1-9]\d*)?", text):
             self._cockpit.say(f"{text!r} is not of the form NAME:SLOTS" if text else "no host was named")
             return
         self._ask(job, AddHost(text))
 
-    def _drain_host(self, job: Job) -> None:
+    def _drain_host(self, job: Target) -> None:
         hosts = job.hosts
         if hosts is None:
             self._cockpit.say(FIXED_HOSTS)
@@ -102,7 +110,7 @@ class Acting:
         only = next(iter(hosts)) if len(hosts) == 1 else ""
         self._cockpit.read_line(f"drain which host? {', '.join(hosts)}", only, partial(self._host_to_drain, job))
 
-    def _host_to_drain(self, job: Job, text: str) -> None:
+    def _host_to_drain(self, job: Target, text: str) -> None:
         if text not in (job.hosts or {}):
             self._cockpit.say(f"the job has no host {text}" if text else "no host was named")
             return
