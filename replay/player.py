@@ -42,10 +42,12 @@ class Player:
         speed: float = 1.0,
         clock: Callable[[], float] = time.monotonic,
         index: Index | None = None,
+        beside: bool = True,
     ) -> None:
+        """Large states are sought in a thread `beside` the caller's, unless that is one already."""
         self._session = session
         self._index = index if index is not None else open_index(session)
-        self._clock = clock
+        self._clock, self._beside = clock, beside
         self._start = session.header.at
         self._reader = Reader(session)
         self._pending: AnyEvent | None = self._reader.next()
@@ -208,6 +210,10 @@ class Player:
                 return max(now - self._start, 0.0)
         raise DistmonError(f"there is no step {step:,} in this recording: rank 0 did {steps:,}")
 
+    def position_about_step(self, step: float) -> float:
+        """When rank 0 had done so many steps, within a second or so; quick, and never beyond the end."""
+        return max(self._index.time_of_steps(step) - self._start, 0.0)
+
     def step(self, count: int = 1) -> None:
         """Pauses, then moves to the next (1) or the last (-1) moment at which something happened."""
         self.pause()
@@ -228,7 +234,7 @@ class Player:
         self._last_clock = self._clock()
         if self._going is not None:
             self._wanted = at
-        elif self._index.size_of_state(at) > AT_ONCE_BYTES:
+        elif self._beside and self._index.size_of_state(at) > AT_ONCE_BYTES:
             self._going = Beside(partial(self._fold_to, at))
         else:
             self._arrive(self._fold_to(at))

@@ -86,6 +86,8 @@ class DistmonApp(App[int]):
         self._more_due = False
         self.wanted: Path | None = None
         """The recording that the user has left this session for."""
+        self.wanted_beside: Path | None = None
+        """The recording that is to stand beside that one."""
         self.wanted_run: list[str] | None = None
         """The words of the `distmon run` that the user has left it for."""
         self._opening = opening
@@ -243,7 +245,7 @@ class DistmonApp(App[int]):
         if self.job is not None and self.job.running:
             self.cockpit.say(f"a job was started here; in another terminal: distmon replay {event.path.name}")
             return
-        self.wanted = event.path
+        self.wanted, self.wanted_beside = event.path, event.beside
         self.exit(0)
 
     def on_launch_start_asked(self, event: Launch.StartAsked) -> None:

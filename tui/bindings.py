@@ -49,6 +49,7 @@ COMMANDS: tuple[Command, ...] = (
         Command(f"go('{screen.name}')", screen.keys, screen.title, screen.help, "Screens", "app")
         for screen in TABS
     ),
+    Command("go('against')", ("A",), "A/B", "this session beside a recording", "Screens", "app"),
     Command("go('launch')", ("J",), "Launch", "a new job: its fields, hosts and plan; start it", "Screens", "app"),
     Command("go('sessions')", ("o",), "Sessions", "recordings: open, report, compare, delete", "Screens", "app"),
     *(
@@ -85,9 +86,11 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command("only_rank", ("r",), "rank's output", "only the rank of the line under the cursor; again: all", "Find", "logs", 4),
     Command("baseline", ("b",), "baseline", "compare with the selected run", "Find", "scaling", 4),
+    Command("lock", ("c",), "lock", "A and B at the same step, time or epoch", "Find", "against", 4),
     Command("report", ("r",), "report", "the report of the selected recording", "Find", "sessions", 4),
     Command("base", ("b",), "base", "the selected recording is what others are compared with", "Find", "sessions", 5),
     Command("compare", ("c",), "compare", "the selected recording against the base", "Find", "sessions", 5),
+    Command("beside", ("i",), "A/B", "the selected one beside the base, or beside this session", "Find", "sessions", 6),
     Command("delete", ("X", "delete"), "delete", "delete the selected recording; asks first", "Find", "sessions", 6),
     Command("start", ("f10",), "start", "start the job in place of what is on the screen", "Job", "launch", 2),
     Command("copy_line", ("ctrl+y",), "copy line", "copy the command line that does the same", "Job", "launch", 3),

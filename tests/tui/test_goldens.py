@@ -11,6 +11,7 @@ import pytest
 from distmon.core import events as ev
 from distmon.core.events import AnyEvent
 from distmon.core.synthetic import Script, session
+from distmon.replay.recorder import Recorder
 
 if TYPE_CHECKING:
     from tests.tui.conftest import FakePlayer, Grid, OpenApp, Settle
@@ -98,6 +99,37 @@ async def test_every_page(
             except AssertionError as difference:
                 wrong.append(f"{page}: {difference}")
     assert not wrong, "\n\n".join(wrong)
+
+
+BESIDE = Script(ranks=4, nodes=2, seconds=90, slow_rank=1, delay_s=0.05, gpus_per_node=2, epochs=20, seed=3)
+
+
+@pytest.mark.usefixtures("utc")
+@pytest.mark.parametrize("size", SIZES, ids=lambda s: f"{s[0]}x{s[1]}")
+@pytest.mark.parametrize("state", STATES)
+async def test_a_and_b(
+    open_app: OpenApp,
+    settle: Settle,
+    text_grid: Grid,
+    style_grid: Grid,
+    fake_player: type[FakePlayer],
+    tmp_path: Path,
+    state: str,
+    size: tuple[int, int],
+) -> None:
+    """This session beside a recording; `empty` has none beside it, `error` one that cannot be read."""
+    path = tmp_path / "beside.jsonl"
+    with Recorder(path) as recorder:
+        for event in session(BESIDE):
+            recorder.write(event)
+    player = fake_player(RUNNING) if state == "replay" else None
+    subject = {"empty": None, "error": Path("away.jsonl")}.get(state, path)
+    async with open_app(STATES[state], size=size, player=player) as (app, pilot, _):
+        app.cockpit.go("against", subject)
+        for _ in range(3):  # read, then moved
+            await app.workers.wait_for_complete()
+            await settle(pilot)
+        check(f"against_{state}_{size[0]}x{size[1]}", text_grid(app), style_grid(app))
 
 
 @pytest.mark.usefixtures("utc")

@@ -14,13 +14,15 @@ class Left(NamedTuple):
 
     code: int
     recording: Path | None = None
+    beside: Path | None = None
+    """The recording that is to stand beside that one."""
     run: list[str] | None = None
     """The words of a `distmon run`."""
 
 
 def left(app: DistmonApp, code: int) -> Left:
     """How this app was left."""
-    return Left(code, app.wanted, app.wanted_run)
+    return Left(code, app.wanted, app.wanted_beside, app.wanted_run)
 
 
 def go_on(now: Left) -> int:
@@ -29,7 +31,7 @@ def go_on(now: Left) -> int:
         if now.recording is not None:
             from distmon.tui.cli.replay import opened
 
-            now = opened(now.recording)
+            now = opened(now.recording, now.beside)
         elif now.run is not None:
             from distmon.tui.cli.run import launched
 

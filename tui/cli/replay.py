@@ -27,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", nargs="?", help=SESSION_HELP)
     parser.add_argument("--demo", action="store_true", help="the session that comes with distmon")
     parser.add_argument("--speed", type=float, default=1.0, metavar="X", help=f"{SLOWEST} to {FASTEST:.0f} (default 1)")
+    parser.add_argument("--against", metavar="SESSION", help="begin with A/B: that recording beside this one")
     begin = parser.add_mutually_exclusive_group()
     begin.add_argument("--from", dest="start", default="0", metavar="T", help="where to begin: seconds, [H:]M:S, or end")
     begin.add_argument(
@@ -46,17 +47,27 @@ def run(arguments: argparse.Namespace) -> int:
     if not can_show_app():
         open_session(path)
         raise DistmonError(f"replay needs a terminal to draw on; `distmon report {path}` prints the numbers anywhere")
-    return go_on(_play(open_session(path), arguments.speed, start, arguments.at))
+    beside = resolve(arguments.against, demo=False) if arguments.against else None
+    return go_on(_play(open_session(path), arguments.speed, start, arguments.at, beside))
 
 
-def opened(path: Path) -> Left:
-    """Shows a recording from its start, until the user leaves it."""
-    return _play(open_session(path), 1.0, 0.0, None)
+def opened(path: Path, beside: Path | None) -> Left:
+    """Shows a recording from its start, with another one beside it if there is one, until the user leaves it."""
+    return _play(open_session(path), 1.0, 0.0, None, beside)
 
 
-def _play(session: SessionFile, speed: float, start: float, at: str | None) -> Left:
+def opening(beside: Path | None) -> tuple[str, Path] | None:
+    """The screen to begin with where a recording is to stand beside the session. Raises DistmonError where it cannot."""
+    if beside is None:
+        return None
+    open_session(beside)
+    return "against", beside
+
+
+def _play(session: SessionFile, speed: float, start: float, at: str | None, beside: Path | None) -> Left:
     from distmon.tui.app import DistmonApp
 
+    first = opening(beside)
     player = Player(session, speed=speed, index=open_index(session, _progress_on(sys.stderr.write)))
     for note in player.notes:
         sys.stderr.write(f"distmon: warning: {session.path}: {plain(note)}\n")
@@ -66,7 +77,7 @@ def _play(session: SessionFile, speed: float, start: float, at: str | None) -> L
             start = moment_named(at)(player)
         if start > 0:
             player.seek(start)
-        app = DistmonApp(player, player)
+        app = DistmonApp(player, player, opening=first)
         return left(app, run_app(app))
     finally:
         player.close()

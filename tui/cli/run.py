@@ -31,7 +31,8 @@ from distmon.launcher.spec import LOST_AFTER_S, JobSpec
 from distmon.replay.paths import new_recording, remove_recording
 from distmon.tui.cli.doctor import show_check
 from distmon.tui.cli.onward import Left, go_on, left
-from distmon.tui.cli.sessions import label
+from distmon.tui.cli.replay import opening
+from distmon.tui.cli.sessions import label, resolve
 from distmon.tui.format import clean
 from distmon.tui.job import LaunchedJob, new_session_id
 from distmon.tui.plain import PlainView, summary_lines
@@ -57,6 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--check", action="store_true", help="only check the hosts, and say which rank would run where")
     parser.add_argument("--no-check", action="store_true", help="start on the hosts as they are")
     parser.add_argument("--preset", metavar="NAME", help="flags that distmon.toml has under this name")
+    parser.add_argument("--against", metavar="SESSION", help="begin with A/B: that recording beside the job")
     parser.add_argument("--backend", choices=BACKENDS, default=BACKENDS[0], help="what starts the ranks")
     parser.add_argument(
         "--samples-per-step",
@@ -95,6 +97,8 @@ def _spec(arguments: argparse.Namespace) -> JobSpec:
         environment["DISTMON_SAMPLES_PER_STEP"] = str(arguments.samples_per_step)
     if arguments.lost_after != 0 and not arguments.lost_after >= 10:
         raise UsageError(f"--lost-after takes 0 for never, or at least 10 seconds, not {arguments.lost_after:g}")
+    if arguments.against is not None and arguments.headless:
+        raise UsageError("--against puts a recording beside the job on the screen; --headless shows none")
     words = split_arguments(arguments.words, {})
     return job_spec(
         words,
@@ -143,6 +147,7 @@ def _run_once(spec: JobSpec, arguments: argparse.Namespace) -> Ran:
     with job_directory() as folder:
         plan, state = plan_job(spec, folder), SessionState()
         agent = load_settings(Path.cwd()).agent
+        first = opening(resolve(arguments.against, demo=False)) if arguments.against else None
         cycle = _cycle(arguments.cycle, plan, folder) if arguments.cycle else None
         if arguments.check:
             return Ran(Left(show_check(plan, agent, as_json=False)))
@@ -150,7 +155,7 @@ def _run_once(spec: JobSpec, arguments: argparse.Namespace) -> Ran:
             check = not arguments.no_check
             job = LaunchedJob(plan, folder, recording, session_id, check=check, agent=agent, cycle=cycle, debug=arguments.debug)
             show_app = not arguments.headless and can_show_app()
-            ran = _with_screen(job, state) if show_app else Ran(Left(_without_screen(job, state)), job.restarting)
+            ran = _with_screen(job, state, first) if show_app else Ran(Left(_without_screen(job, state)), job.restarting)
         if job.recording_failed:
             sys.stderr.write(f"distmon: {job.recording_failed}\n")
         elif recording.exists():
@@ -187,13 +192,13 @@ def script_of(command: list[str]) -> str:
     return next((word for word in command if word.endswith(".py")), command[0])
 
 
-def _with_screen(job: LaunchedJob, state: SessionState) -> Ran:
+def _with_screen(job: LaunchedJob, state: SessionState, first: tuple[str, object] | None) -> Ran:
     from distmon.tui.app import DistmonApp
     from distmon.tui.rewind import Rewind
 
     job.start()
     rewind = Rewind(job, state, job.recorder)
-    app = DistmonApp(rewind, rewind, job, state=state)
+    app = DistmonApp(rewind, rewind, job, state=state, opening=first)
     try:
         left_by = run_app(app)
     finally:

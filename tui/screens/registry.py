@@ -42,6 +42,7 @@ SCREENS: tuple[ScreenEntry, ...] = (
         "verdicts", "Verdicts", ("f9", "V"), "distmon.tui.screens.verdicts:Verdicts", "what holds the job back, and what to try"
     ),
     ScreenEntry("launch", "Launch", (), "distmon.tui.screens.launch:Launch", "a new job, before it is started"),
+    ScreenEntry("against", "A/B", (), "distmon.tui.screens.against:AgainstPage", "this session beside a recording"),
     ScreenEntry("sessions", "Sessions", (), "distmon.tui.screens.sessions:Sessions", "the recordings that there are"),
 )
 

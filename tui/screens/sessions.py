@@ -40,9 +40,10 @@ class Sessions(Page):
 
     @dataclass
     class OpenAsked(Message):
-        """The user wants to see this recording in place of what is on the screen."""
+        """The user wants to see this recording in place of what is on the screen, with another one beside it."""
 
         path: Path
+        beside: Path | None = None
 
     def __init__(self, frame: Frame, name: str) -> None:
         super().__init__(frame, name)
@@ -120,6 +121,18 @@ class Sessions(Page):
             self.frame.say("b makes a recording the base; then select another one and press c")
             return
         self._read(f"{found.path.name} against {Path(self.base).name}", partial(_comparison, Path(self.base), found.path))
+
+    def action_beside(self) -> None:
+        """A/B: the selected recording beside the base, or beside the session on the screen where there is no base."""
+        found, base = self._selected(), self._known.get(self.base or "")
+        if found is None:
+            return
+        if base is not None and base is not found and not self._is_on_screen(base):
+            self.post_message(self.OpenAsked(base.path, found.path))
+        elif self._is_on_screen(found):
+            self.frame.say("that is the session on the screen; select another one")
+        else:
+            self.frame.go("against", found.path)
 
     def action_delete(self) -> None:
         """Also one that cannot be opened; not the one under way."""

@@ -26,6 +26,7 @@ HINT = (
     "Enter   open the selected recording on these screens",
     "r       its report",
     "b, c    make one the base, and compare another with it",
+    "i       A/B: this one beside the base, or beside the session on the screen",
     "X       delete it (asks)",
 )
 

@@ -65,6 +65,8 @@ class ChartData:
     """Whether the value axis is logarithmic."""
     words: Callable[[float | None], str] = compact
     """How a value is written."""
+    axis_words: Callable[[float], str] = duration
+    """How a distance from the origin is written."""
     caption: tuple[tuple[str, str], ...] = ()
     """Text and role for the right end of the title rule."""
     empty: str = "no steps yet"
@@ -207,7 +209,7 @@ def cross_words(data: ChartData) -> tuple[tuple[str, str], ...]:
     """What the crosshair is on: the moment, and each series' value nearest to it."""
     if data.cross is None:
         return ()
-    words = [(f"at {duration(data.cross - data.origin)} ", "accent")]
+    words = [(f"at {data.axis_words(data.cross - data.origin)} ", "accent")]
     for series in data.series:
         index = nearest(series.times, data.cross)
         value = series.values[index] if index is not None else None
@@ -356,7 +358,7 @@ class Plot:
         while True:
             at = self.data.origin + number * distance
             column = LABEL_WIDTH + round((at - self.axis.start) / self.axis.step / 2)
-            text = duration(number * distance)
+            text = self.data.axis_words(number * distance)
             if column + len(text) > LABEL_WIDTH + self.columns:
                 return line
             if column >= line.width:

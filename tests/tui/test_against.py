@@ -1,0 +1,114 @@
+"""A/B: the session on the screen beside a recording, from the command line's subject and from the list of recordings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from textual.pilot import Pilot
+
+from distmon.core.events import AnyEvent
+from distmon.core.synthetic import Script, session
+from distmon.replay.recorder import Recorder
+from distmon.tui.app import DistmonApp
+from distmon.tui.screens.against import AgainstPage
+
+if TYPE_CHECKING:
+    from tests.tui.conftest import FakeJob, Grid, OpenApp, Settle
+
+SCRIPT = Script(ranks=4, nodes=2, seconds=60, gpus_per_node=1, epochs=20)
+OURS: list[AnyEvent] = [event for event in session(SCRIPT) if event.at <= SCRIPT.start + 40]
+THEIRS = replace(SCRIPT, seconds=80, slow_rank=3, delay_s=0.012, seed=3)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    made = tmp_path / "distmon" / "sessions"
+    made.mkdir(parents=True)
+    return made
+
+
+@pytest.fixture
+def other(folder: Path) -> Path:
+    return record(folder / "2026-01-03-slow.jsonl.zst", THEIRS)
+
+
+def record(path: Path, script: Script) -> Path:
+    with Recorder(path) as recorder:
+        for event in session(script):
+            recorder.write(event)
+    return path
+
+
+async def read(app: DistmonApp, pilot: Pilot[int]) -> None:
+    """Until B has been read and moved, which are one after the other."""
+    for _ in range(3):
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+
+
+async def test_measures_differences_and_the_reason_are_shown_by_step_time_and_epoch(
+    open_app: OpenApp, text_grid: Grid, other: Path
+) -> None:
+    async with open_app(OURS, size=(100, 50)) as (app, pilot, _):
+        app.cockpit.go("against", other)
+        await read(app, pilot)
+        shown = "\n".join(text_grid(app))
+        assert "B is 11% slower: +8." in shown and "rank 3 late in its input" in shown
+        row = next(row for row in text_grid(app) if " throughput " in row)
+        assert "worse" in row and "/s" in row and "-1" in row
+        assert "step 368" in shown and "locked by step" in shown and "samples/s by step" in shown
+        for lock in ("time", "epoch"):
+            await pilot.press("c")
+            await read(app, pilot)
+            shown = "\n".join(text_grid(app))
+            assert f"locked by {lock}" in shown and f"samples/s by {lock}" in shown and "B is 11% slower" in shown
+
+
+async def test_b_follows_where_a_goes(open_app: OpenApp, text_grid: Grid, other: Path) -> None:
+    waiting = [event for event in session(SCRIPT) if event.at > SCRIPT.start + 40]
+    async with open_app(OURS, size=(100, 50)) as (app, pilot, events):
+        app.cockpit.go("against", other)
+        await read(app, pilot)
+        page = app.cockpit.page
+        assert isinstance(page, AgainstPage) and page._b is not None
+        before = page._b.standing.step
+        events.waiting += [event for event in waiting if event.at <= SCRIPT.start + 55]
+        app.frame()
+        await read(app, pilot)
+        assert page._b.standing.step == pytest.approx(before + 150, abs=12)
+
+
+async def test_what_cannot_be_read_and_nothing_at_all_are_said(open_app: OpenApp, text_grid: Grid, folder: Path) -> None:
+    (folder / "odd.jsonl").write_text("no session\n")
+    async with open_app(OURS, size=(100, 30)) as (app, pilot, _):
+        await pilot.press("A")
+        assert any("nothing is beside this session yet" in row for row in text_grid(app))
+        app.cockpit.go("against", folder / "odd.jsonl")
+        await read(app, pilot)
+        assert any("is not a distmon session" in row for row in text_grid(app))
+
+
+async def test_from_the_recordings_beside_the_session_or_beside_the_base(
+    open_app: OpenApp, settle: Settle, text_grid: Grid, folder: Path, other: Path, fake_job: type[FakeJob]
+) -> None:
+    async with open_app(OURS, size=(140, 40)) as (app, pilot, _):
+        await pilot.press("o")
+        await settle(pilot)
+        await pilot.press("down", "i")
+        await read(app, pilot)
+        assert app.cockpit.page.screen_name == "against" and "B is 11% slower" in "\n".join(text_grid(app))
+    base = record(folder / "2026-01-02-fast.jsonl.zst", replace(SCRIPT, seed=9))
+    for job in (None, fake_job()):
+        async with open_app(OURS, size=(140, 40), job=job) as (app, pilot, _):
+            await pilot.press("o")
+            await settle(pilot)
+            await pilot.press("down", "b", "down", "i")
+            await pilot.pause()
+            if job is None:
+                assert {app.wanted, app.wanted_beside} == {base, other}
+            else:
+                assert app.wanted is None and "in another terminal" in text_grid(app)[-1]

@@ -1,0 +1,151 @@
+"""The screen of A/B: the session on the screen beside a recording, locked by step, time or epoch."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from textual import work
+
+from distmon.core.errors import DistmonError
+from distmon.core.side_by_side import LOCKS, Lock, Row, Side, Standing, curve, rows_of, side_of
+from distmon.core.steady import SpeedStamp, SteadySpeed, run_speed, speed_stamp
+from distmon.replay.counterpart import Counterpart
+from distmon.tui.bindings import bindings_for
+from distmon.tui.screens.arrange import BOXED_WIDTH, Rows
+from distmon.tui.screens.page import Frame, Page
+from distmon.tui.view import against as view
+from distmon.tui.view.facts import Facts
+from distmon.tui.widgets.chart import Chart
+from distmon.tui.widgets.table import Table
+from distmon.tui.widgets.text_panel import TextPanel
+
+Wanted = tuple[Lock, Standing]
+
+
+class AgainstPage(Page):
+    """A is what all screens show; B is moved to the moment that belongs to it, in a thread beside the screen."""
+
+    BINDINGS = bindings_for("against")
+
+    def __init__(self, frame: Frame, name: str) -> None:
+        super().__init__(frame, name)
+        self.choices.focused = "measures"
+        self.words = TextPanel("A and B", 1, id="words")
+        self.table: Table[str] = Table("measures", 2, view.COLUMNS, empty="nothing was measured yet", id="measures")
+        self.chart = Chart("speed", 3, id="speed")
+        self.panels = {"words": self.words, "measures": self.table, "speed": self.chart}
+        self.locked_by: Lock = "step"
+        self._path: Path | None = None
+        self._other: Counterpart | None = None
+        self._b: Side | None = None
+        self._trouble = ""
+        self._asked: Wanted | None = None
+        """The moment that B was last moved to, or is on its way to."""
+        self._busy = False
+        self._speed: tuple[SpeedStamp | None, SteadySpeed | None] = (None, None)
+
+    def rows(self, width: int, height: int) -> Rows:
+        if width >= BOXED_WIDTH:
+            return [(1, [("words", 1)]), (4, [("measures", 1), ("speed", 1)])]
+        return [(5, [("words", 1)]), (8, [("measures", 1)]), (5, [("speed", 1)])]
+
+    def trail(self) -> list[str]:
+        return [f"by {self.locked_by}"] if self._path is not None else []
+
+    def open_subject(self, subject: object) -> None:
+        """Puts a recording beside the session."""
+        if isinstance(subject, Path):
+            self._path, self._b, self._trouble, self._asked = subject, None, "", None
+            self._read(subject)
+
+    def on_unmount(self) -> None:
+        if self._other is not None:
+            self._other.close()
+
+    # --- drawing --------------------------------------------------------------------------------------------------
+
+    def draw_parts(self, facts: Facts, shown: set[str]) -> None:
+        pair = self._pair(facts)
+        rows = rows_of(pair.a, pair.b) if pair is not None and pair.b is not None else []
+        self.words.show(partial(view.word_lines, pair, self._trouble), [(f"locked by {self.locked_by}", "accent")])
+        by_name: dict[str, Row] = {row.measure.name: row for row in rows}
+        self.table.show(list(by_name), partial(view.cells, by_name))
+        if "speed" in shown:
+            whole = self._other.whole.curves[self.locked_by] if self._other is not None else []
+            here = self._here(pair.a.standing) if pair is not None else None
+            self.chart.show(view.speed_chart(self.locked_by, curve(facts.state, self.locked_by), whole, here))
+
+    def _pair(self, facts: Facts) -> view.Pair | None:
+        """None while nothing is beside the session, or where it cannot be read."""
+        if self._path is None or (self._other is None and self._trouble):
+            return None
+        a = side_of(facts.state, list(facts.ranks.values()), facts.verdicts, self._own_speed(facts))
+        self._follow(a.standing)
+        started = facts.state.job.started
+        name = " ".join(started.command) if started else f"session {facts.state.session_id}"
+        return view.Pair(self.locked_by, a, self._b, name, self._path.name, self._trouble)
+
+    def _own_speed(self, facts: Facts) -> SteadySpeed | None:
+        if (stamp := speed_stamp(facts.state)) != self._speed[0]:  # the speed itself walks over all steps
+            self._speed = (stamp, run_speed(facts.state))
+        return self._speed[1]
+
+    def _here(self, of: Standing) -> float | None:
+        return {"step": float(of.step), "time": of.time_s, "epoch": of.epoch}[self.locked_by]
+
+    # --- B --------------------------------------------------------------------------------------------------------
+
+    def _follow(self, of: Standing) -> None:
+        wanted = (self.locked_by, of)
+        if self._other is not None and not self._busy and wanted != self._asked:
+            self._busy, self._asked = True, wanted
+            self._move(self._other, wanted)
+
+    @work(thread=True)
+    def _read(self, path: Path) -> None:
+        try:
+            other = Counterpart(path)
+        except DistmonError as error:
+            self.app.call_from_thread(self._took, path, None, str(error).replace(str(path), path.name))
+        else:
+            self.app.call_from_thread(self._took, path, other, "")
+
+    def _took(self, path: Path, other: Counterpart | None, trouble: str) -> None:
+        """What was asked for last is shown, in whatever order the answers come."""
+        if path != self._path:
+            if other is not None:
+                other.close()
+            return
+        if self._other is not None and not self._busy:
+            self._other.close()
+        self._other, self._trouble = other, trouble
+        self.redraw()
+
+    @work(thread=True)
+    def _move(self, other: Counterpart, wanted: Wanted) -> None:
+        lock, of = wanted
+        try:
+            found, trouble = other.at(lock, of), ""
+        except DistmonError as error:
+            found, trouble = None, str(error)
+        self.app.call_from_thread(self._moved, other, wanted, found, trouble)
+
+    def _moved(self, other: Counterpart, wanted: Wanted, found: Side | None, trouble: str) -> None:
+        self._busy = False
+        if other is self._other:
+            if wanted[0] == self.locked_by:
+                self._b, self._trouble = found, trouble or ("" if found is not None else view.NO_PLACE[self.locked_by])
+        else:
+            other.close()
+        self.redraw()
+
+    # --- what the user does ---------------------------------------------------------------------------------------
+
+    def action_lock(self) -> None:
+        """The next of step, time and epoch."""
+        self.locked_by = LOCKS[(LOCKS.index(self.locked_by) + 1) % len(LOCKS)]
+        self._trouble = ""
+        self.frame.say(f"locked by {self.locked_by}")
+        self.redraw()
+        self.frame.page_changed()
