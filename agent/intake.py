@@ -89,7 +89,7 @@ class _Ring:
         self.interface = environment.get("HOROVOD_GLOO_IFACE", "")
         rank = environment.get("HOROVOD_RANK") or environment.get("RANK", "")
         self.worker = Worker(node, self.reader.header, clock, int(rank) if rank.isdecimal() else None)
-        self.stacks = StackWatch(path, self.reader.header)
+        self.stacks = StackWatch(path, self.reader.header, environment.get("PATH", ""))
         self.lost = 0
         self.heard = time.monotonic()
         self.looked = time.monotonic()
@@ -184,6 +184,7 @@ class Intake:
     def close(self) -> None:
         for ring in self._rings.values():
             ring.reader.close()
+            ring.stacks.close()
         self._rings.clear()
 
     def _look_for_rings(self, folder: Path) -> None:
@@ -245,7 +246,8 @@ class Intake:
             return False
         threads = ring.stacks.look(now)
         if threads:
-            self._waiting.append(Kept(ring.worker.stack(threads, ring.stacks.silent_s, self._clock.now())))
+            taken = ring.worker.stack(threads, ring.stacks.silent_s, self._clock.now(), ring.stacks.read_by)
+            self._waiting.append(Kept(taken))
         return ring.stacks.asked
 
     def _rank_known(self, ring: _Ring) -> None:

@@ -147,9 +147,12 @@ class Worker:
         batches, self._steps = self._steps, []
         return [self._columns(run) for run in consecutive(_joined(batches))] if batches else []
 
-    def stack(self, threads: list[ThreadStack], silent_s: float, at: float) -> StackTaken:
+    def stack(self, threads: list[ThreadStack], silent_s: float, at: float, read_by: str) -> StackTaken:
         """Where it is, now that its steps have stopped."""
-        return StackTaken(at=at, node=self.node, worker=self.worker, rank=self._rank, silent_s=silent_s, threads=threads)
+        rank = self._rank
+        return StackTaken(
+            at=at, node=self.node, worker=self.worker, rank=rank, silent_s=silent_s, threads=threads, read_by=read_by
+        )
 
     def gap(self, lost: int, until: float) -> GapFound:
         """Records that the writer overtook before they were read."""

@@ -1,4 +1,7 @@
-"""Asks a worker whose steps have stopped where it is: its probe writes the stack of every thread when it gets a signal."""
+"""Asks a worker whose steps have stopped where it is: its probe writes the stack of every thread when it gets a signal.
+
+One that does not answer, because it blocks signals or is stopped, is read from outside where there is a program for it.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
+from distmon.agent import spied
 from distmon.core.events import ThreadStack
 from distmon.core.quantiles import median
 from distmon.core.steps import USUAL_STEPS
@@ -34,7 +38,8 @@ _FRAME = re.compile(r'\s+File "(.*)", line (\d+|\?\?\?) in (.*)')
 class StackWatch:
     """Of one worker. Owned by the agent's loop."""
 
-    def __init__(self, ring: Path, header: Header) -> None:
+    def __init__(self, ring: Path, header: Header, path: str = "") -> None:
+        """`path` is the worker's own PATH."""
         self._path = ring.with_suffix(SUFFIX)
         self._pid, self._start_ticks = header.pid, header.start_ticks
         self._durations: deque[int] = deque(maxlen=USUAL_STEPS)
@@ -43,27 +48,34 @@ class StackWatch:
         self._askings = 0
         self._next = 0.0
         self._read_to = 0
+        self._programs = path
+        self._spy: spied.Spy | None = None
         self.silent_s = 0.0
         """How long its steps had been missing when it was asked last."""
+        self.read_by = ""
+        """What read the last answer from outside; empty where the worker gave it."""
 
     @property
     def asked(self) -> bool:
         """Whether an answer is awaited."""
-        return self._asked_at is not None
+        return self._asked_at is not None or self._spy is not None
 
     def steps_came(self, durations_ns: Sequence[int], now: float) -> None:
         """The latest steps, as they are read from the ring."""
         self._durations.extend(durations_ns[-USUAL_STEPS:])
         self._last_step, self._asked_at, self._askings, self._next = now, None, 0, 0.0
+        self.close()
 
     def look(self, now: float) -> list[ThreadStack]:
         """Asks when it is time to; gives the answer once it is there, the main thread first."""
+        if self._spy is not None:
+            return self._look_at_spy()
         if self._asked_at is not None:
             waited = now - self._asked_at
             threads = parse_stacks(self._answer()) if waited >= WRITTEN_S else []
             if threads or waited > ANSWER_S:
-                self._asked_at = None
-            if not threads and self._asked_at is None:
+                self._asked_at, self.read_by = None, ""
+            if not threads and self._asked_at is None and not self._read_from_outside():
                 self._next = now
             return threads
         if self._last_step is not None and len(self._durations) == USUAL_STEPS and self._is_time(now - self._last_step, now):
@@ -72,11 +84,45 @@ class StackWatch:
             self._askings += 1
             if self._ask():
                 self._asked_at = now
+            else:
+                self._read_from_outside()
         return []
 
     def remove(self) -> None:
         """The worker is gone, and its file is of no more use."""
+        self.close()
         self._path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Nothing goes on after it."""
+        if self._spy is not None:
+            self._spy.end()
+            self._spy = None
+
+    def _read_from_outside(self) -> bool:
+        """Whether there is a program that does."""
+        program = spied.find_program(self._pid, self._programs)
+        if program is None or not self._lives():
+            return False
+        try:
+            self._spy = spied.Spy(program, self._pid)
+        except OSError:
+            return False
+        return True
+
+    def _look_at_spy(self) -> list[ThreadStack]:
+        assert self._spy is not None
+        threads = self._spy.look()
+        if threads is None:
+            return []
+        self._spy, self.read_by = None, spied.NAME
+        return threads
+
+    def _lives(self) -> bool:
+        try:
+            return process_start_ticks(self._pid) == self._start_ticks
+        except OSError:
+            return False
 
     def _is_time(self, silent_s: float, now: float) -> bool:
         usual_s = (median(self._durations) or 0.0) / 1e9
@@ -96,9 +142,9 @@ class StackWatch:
         number = int(named[1]) if named else 0
         if not signal.SIGRTMIN <= number <= signal.SIGRTMAX:
             return False
+        if not self._lives():
+            return False
         try:
-            if process_start_ticks(self._pid) != self._start_ticks:
-                return False
             os.kill(self._pid, number)
         except OSError:
             return False

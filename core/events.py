@@ -379,6 +379,8 @@ class StackTaken(Event, frozen=True, kw_only=True):
     silent_s: Duration
     """Since the end of its last step, when it was asked."""
     threads: list[ThreadStack]
+    read_by: str = ""
+    """The program that read it from outside, since the worker did not answer; empty where it did."""
 
 
 class MetricsLogged(Event, frozen=True, kw_only=True):

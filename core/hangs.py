@@ -45,6 +45,8 @@ class StackGroup:
     place: str
     """`file function` in which they differ from the ranks that wait."""
     frames: list[str]
+    deaf: bool = False
+    """They do not answer, and were read from outside."""
 
 
 @dataclass(slots=True)
@@ -137,7 +139,7 @@ def _judge(
     if not waits:
         return None  # all compute
     main = max(waits, key=lambda group: len(group.ranks))
-    away = _away(groups) or [g for g in waits if g.waits_in != main.waits_in]
+    away = _away(groups) or [g for g in waits if g.waits_in != main.waits_in] or _deaf(groups)
     missing = sorted([rank for group in away for rank in group.ranks] + list(unheard))
     if not missing:
         return None  # all wait in one collective: it is slow, or under way
@@ -148,6 +150,12 @@ def _judge(
     watch.hangs.append(hang)
     del watch.hangs[:-MOST_HANGS]
     return hang
+
+
+def _deaf(groups: list[StackGroup]) -> list[StackGroup]:
+    """Those that do not answer, where others do: stopped, or held by a debugger."""
+    found = [group for group in groups if group.deaf]
+    return found if len(found) < len(groups) else []
 
 
 def _away(groups: list[StackGroup]) -> list[StackGroup]:
@@ -188,12 +196,15 @@ def pause_of(watch: HangWatch, last: float) -> Pause | None:
 
 def group_stacks(stacks: dict[int, StackTaken]) -> list[StackGroup]:
     """Ranks with the same stack together, the largest group first."""
-    found: dict[tuple[str, ...], list[int]] = {}
+    found: dict[tuple[tuple[str, ...], bool], list[int]] = {}
     for rank in sorted(stacks):
-        threads = stacks[rank].threads
-        found.setdefault(tuple(threads[0].frames) if threads else (), []).append(rank)
-    trunk = {_function(frame) for frames in found if waits_in(frames) for frame in frames}
-    groups = [StackGroup(ranks, waits_in(frames), place_of(frames, trunk), list(frames)) for frames, ranks in found.items()]
+        threads, deaf = stacks[rank].threads, bool(stacks[rank].read_by)
+        found.setdefault((tuple(threads[0].frames) if threads else (), deaf), []).append(rank)
+    trunk = {_function(frame) for frames, _ in found if waits_in(frames) for frame in frames}
+    groups = [
+        StackGroup(ranks, waits_in(frames), place_of(frames, trunk), list(frames), deaf)
+        for (frames, deaf), ranks in found.items()
+    ]
     return sorted(groups, key=lambda group: (-len(group.ranks), group.ranks))
 
 
@@ -246,11 +257,15 @@ def stands_at(hang: Hang) -> str:
     group = next((group for group in hang.groups if set(group.ranks) & set(hang.missing)), None)
     if group is None:
         return "silent: no stack came"
+    if group.deaf:
+        return f"stopped or deaf to signals, at {_line(_own_line(group))}"
     return f"in {group.waits_in}, at {_line(_own_line(group))}" if group.waits_in else f"in {_line(_own_line(group))}"
 
 
 def _where(group: StackGroup) -> str:
     place = _line(_own_line(group))
+    if group.deaf:
+        return f"which is stopped or deaf to signals, at {place}"
     return f"which waits in {group.waits_in} at {place}" if group.waits_in else f"in {place}"
 
 

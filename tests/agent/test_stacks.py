@@ -7,14 +7,17 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from distmon.agent import spied
 from distmon.agent.stacks import SUFFIX, StackWatch, parse_stacks
 from distmon.core.events import ThreadStack
 from distmon.probe.ring import SUFFIX as RING_SUFFIX
 from distmon.probe.ring import RingReader
+from tests.launcher.driving import alive
 
 WORKER = """
     import sys, threading, time
@@ -28,14 +31,26 @@ WORKER = """
         time.sleep(60)
     waits_for_ever()
 """
+DEAF = WORKER.replace(
+    "    threading.", "    import signal; signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())\n    threading."
+)
+"""Signals do not reach it."""
 STEP_NS = 10_000_000
 
 
 @pytest.fixture
-def worker(tmp_path: Path) -> Iterator[StackWatch]:
-    """Of a process that sleeps, after nine steps of 10 ms."""
+def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StackWatch]:
+    """Of a process that sleeps, after nine steps of 10 ms, where there is no py-spy."""
+    monkeypatch.setattr(spied, "find_program", lambda pid, path: None)
+    with running(WORKER, tmp_path) as watch:
+        yield watch
+
+
+@contextmanager
+def running(program: str, tmp_path: Path) -> Iterator[StackWatch]:
+    tmp_path.mkdir(exist_ok=True)
     tmp_path.chmod(0o700)
-    command = [sys.executable, "-c", textwrap.dedent(WORKER), "", str(tmp_path)]
+    command = [sys.executable, "-c", textwrap.dedent(program), "", str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         path = Path(process.stdout.readline().decode().strip())
@@ -98,6 +113,64 @@ def test_a_process_that_is_not_ready_for_the_signal_never_gets_one(worker: Stack
 def test_another_process_with_the_number_of_a_dead_one_gets_none(worker: StackWatch) -> None:
     worker._start_ticks -= 1
     assert worker.look(101.5) == [] and not worker.asked
+
+
+def spy_on(watch: StackWatch) -> list[ThreadStack]:
+    """Until the worker has been asked in vain, and the spy has come back."""
+    assert watch.look(101.5) == [] and watch.asked
+    assert watch.look(103.6) == []
+    deadline = time.monotonic() + 20
+    while not (threads := watch.look(104.0)) and watch.asked and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return threads
+
+
+def test_a_worker_that_does_not_answer_is_read_by_py_spy(tmp_path: Path) -> None:
+    if spied.find_program(os.getpid(), "") is None:
+        pytest.skip("py-spy is not installed: pip install py-spy")
+    with running(DEAF, tmp_path) as deaf:
+        main, *others = spy_on(deaf)
+        assert main.name == "main" and main.frames[0].endswith("waits_for_ever") and main.frames[-1].endswith("<module>")
+        assert len(others) == 1 and others[0].frames[0].endswith(" run")
+        assert deaf.read_by == "py-spy" and not deaf.asked
+
+
+@pytest.mark.parametrize("does", ["exit 1", "echo nonsense", "echo '[{}]'"])
+def test_a_spy_that_cannot_read_it_gives_no_stack(does: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "py-spy"
+    program.write_text(f"#!/bin/sh\n{does}\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(spied, "find_program", lambda pid, path: str(program))
+    with running(DEAF, tmp_path / "rings") as deaf:
+        assert spy_on(deaf) == [] and not deaf.asked
+
+
+def test_a_spy_that_hangs_is_ended_when_its_time_is_over_or_steps_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "py-spy"
+    program.write_text("#!/bin/sh\nexec sleep 1000\n")
+    program.chmod(0o755)
+    spy = spied.Spy(str(program), os.getpid())
+    assert spy.look() is None
+    monkeypatch.setattr(spied, "LIMIT_S", 0.0)
+    assert spy.look() == [] and not alive(spy._process.pid)
+    monkeypatch.setattr(spied, "find_program", lambda pid, path: str(program))
+    with running(DEAF, tmp_path / "rings") as deaf:
+        deaf.look(101.5)
+        deaf.look(103.6)
+        assert deaf.asked
+        deaf.steps_came([STEP_NS], 104.0)
+        assert not deaf.asked
+
+
+def test_a_program_on_a_workers_own_path_is_run_only_for_its_own_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "py-spy"
+    program.write_text("")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert spied.find_program(os.getpid(), str(tmp_path)) == str(program)
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    assert spied.find_program(os.getpid(), str(tmp_path)) is None
 
 
 @pytest.mark.parametrize("text", ["", "\n", "garbage\n", "Thread 0x1 (most recent call first):", "Fatal Python error: x\n"])

@@ -254,3 +254,19 @@ def test_a_hang_beside_a_host_that_does_not_answer_is_of_the_rank_that_can_be_as
     stack(state, 141.0, 100.0, r1=fetching(61))
     assert ticks(state, 141, 142) is not None
     assert state.hang_watch.hangs[0].missing == [1]
+
+
+def test_a_rank_that_does_not_answer_is_missing_though_it_stands_where_the_others_wait() -> None:
+    """As one that was stopped does; where no rank answers, nothing follows from it."""
+    state = training()
+    stack(state, 103.0, 100.0, r0=OPTIMIZER, r1=OPTIMIZER, r3=OPTIMIZER)
+    threads = [ev.ThreadStack(name="main", frames=OPTIMIZER)]
+    deaf = ev.StackTaken(at=105.0, node="n", worker="w2", rank=2, silent_s=3.0, threads=threads, read_by="py-spy")
+    apply(state, deaf)
+    assert ticks(state, 105, 108) == 105
+    hang = state.hang_watch.hangs[0]
+    assert (hang.missing, hang.waiting) == ([2], [0, 1, 3])
+    assert describe(hang).endswith("for rank 2, which is stopped or deaf to signals, at train.py:40 train")
+    state = training(ranks=1)
+    apply(state, ev.StackTaken(at=103.0, node="n", worker="w0", rank=0, silent_s=3.0, threads=threads, read_by="py-spy"))
+    assert ticks(state, 103, 120) is None
