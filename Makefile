@@ -8,7 +8,7 @@ BIN := .venv/bin
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/distmon
 STATE := $(or $(XDG_STATE_HOME),$(HOME)/.local/state)/distmon
 
-.PHONY: help run test check bench cluster faults truth answers lock pictures redo equal clean
+.PHONY: help run test check bench cluster faults truth answers monkey lock pictures redo equal clean
 help:
 	@echo "make run      the cockpit on a real training of 2 ranks, a minute or two (PYTHON=... trains with a Python of yours)"
 	@echo "make test     all tests"
@@ -17,7 +17,8 @@ help:
 	@echo "make cluster  tests on several hosts, made of network namespaces, the long ones too (needs root)"
 	@echo "make faults   each fault several times while ranks train, counted record by record; writes docs/faults.md"
 	@echo "make truth    docs/truth.md: what the verdicts say against faults that are known; half an hour"
-	@echo "make answers docs/answers.md: what the landing screen says of twelve scripted faults; two minutes"
+	@echo "make answers  docs/answers.md: what the landing screen says of twelve scripted faults; two minutes"
+	@echo "make monkey   10,000 random keys, clicks and sizes, live and in a recording (SEEDS=\"1 2\"); ten minutes"
 	@echo "make lock     write the locks from what .venv holds"
 	@echo "make equal    every screen, live against replay, cell for cell over 500 moments; some minutes"
 	@echo "make redo     five published benchmarks, small: their figures into docs/redo_*.md, half an hour"
@@ -68,6 +69,10 @@ faults:
 answers:
 	@$(SET_UP)
 	@$(BIN)/python -m tests.answers
+
+monkey:
+	@$(SET_UP)
+	@$(BIN)/python -m tests.tui.monkey $(if $(SEEDS),--seeds $(SEEDS))
 
 truth:
 	@$(SET_UP)

@@ -226,6 +226,8 @@ class DistmonApp(App[int]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """While a question or the help is open, keys do not act on what lies under it."""
+        if self._exit:
+            return False  # what is made now would find only half of the screen there
         cockpit: Cockpit | None = getattr(self, "cockpit", None)
         if cockpit is None or action == "back":
             return True
@@ -338,6 +340,12 @@ class DistmonApp(App[int]):
         for command in self.cockpit.commands:
             if command.action == action:
                 await self.cockpit.do(command)
+
+    def action_command_palette(self) -> None:
+        from distmon.tui.screens.palette import OncePalette
+
+        if self.screen is self.cockpit:
+            self.push_screen(OncePalette(id="--command-palette"))
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """The palette offers every command of the table, under its own name."""

@@ -1,63 +1,55 @@
-"""Random keys, clicks, sizes and events on all screens: no error, and the screen is whole after each."""
+"""The short form of `make monkey`: random use of the app, live and in a recording; and what the long form has found."""
 
 from __future__ import annotations
 
-import os
-import random
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from distmon.core.synthetic import Script, session
-from distmon.tui.bindings import COMMANDS
-from distmon.tui.screens.arrange import too_small
+from tests.tui.monkey import events, mouse, play, send
 
 if TYPE_CHECKING:
-    from tests.tui.conftest import FakeJob, FakePlayer, Grid, OpenApp
+    from tests.tui.conftest import FakePlayer, OpenApp
 
-ENDING = {"q", "ctrl+c", "ctrl+q", "ctrl+z"}
-KEYS = [key for command in COMMANDS for key in command.keys if key not in ENDING] + ["n", "x", "0", "backspace"]
-ROUNDS = int(os.environ.get("DISTMON_MONKEY_ROUNDS", "40"))
+ACTIONS = 150
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-async def test_random_use(
-    open_app: OpenApp,
-    fake_job: type[FakeJob],
-    fake_player: type[FakePlayer],
-    text_grid: Grid,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    seed: int,
-) -> None:
-    monkeypatch.chdir(tmp_path)  # views are saved in the current folder
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    dice = random.Random(seed)
-    events = list(session(Script(ranks=12, nodes=3, seconds=40, slow_rank=5, delay_s=0.02, gpus_per_node=2)))
-    player = fake_player(events) if seed == 2 else None
-    async with open_app(events[:20], job=fake_job(), player=player) as (app, pilot, source):
-        fed = 20
-        for _ in range(ROUNDS):
-            choice = dice.random()
-            if choice < 0.7:
-                await pilot.press(dice.choice(KEYS))
-            elif choice < 0.8:
-                width, height = app.size
-                await pilot.click(offset=(dice.randrange(width), dice.randrange(height)))
-            elif choice < 0.88:
-                await pilot.resize_terminal(dice.randint(1, 220), dice.randint(1, 70))
-            else:
-                source.waiting.extend(events[fed : fed + 10])
-                fed += 10
-                app.frame()
-                await pilot.pause()
-        assert app.is_running
-        await pilot.resize_terminal(100, 30)
-        for _ in range(20):
-            await pilot.press("escape")
+@pytest.mark.parametrize("replay", [False, True], ids=["live", "replay"])
+async def test_random_use_ends_in_no_error_and_never_gets_stuck(replay: bool) -> None:
+    monkey = await play(6 + replay, replay, ACTIONS)
+    assert monkey.done.total() == ACTIONS
+
+
+async def test_a_prompt_that_a_click_took_the_keys_from_still_closes(open_app: OpenApp) -> None:
+    async with open_app(session(Script(seconds=5))) as (app, pilot, _):
+        await pilot.press("slash", "a")
+        await pilot.click(offset=(10, 8))
+        assert app.cockpit.prompting
+        await pilot.press("escape")
+        assert not app.cockpit.prompting
+
+
+async def test_another_screen_closes_the_prompt(open_app: OpenApp) -> None:
+    async with open_app(session(Script(seconds=5))) as (app, pilot, _):
+        await pilot.press("slash", "a", "f7")
+        assert not app.cockpit.prompting and app.cockpit.page.screen_name == "events"
+
+
+async def test_a_second_click_beside_the_palette_does_nothing(open_app: OpenApp) -> None:
+    async with open_app(session(Script(seconds=5))) as (app, pilot, _):
+        await pilot.press("ctrl+p")
+        assert app.screen is not app.cockpit
+        for _ in range(2):
+            send(app, mouse(events.MouseDown, 0, 0, 1), mouse(events.MouseUp, 0, 0, 1))
         await pilot.pause()
-        rows = text_grid(app)
-        assert not too_small(100, 30)
-        assert rows[0].startswith(" distmon ")
-        assert "quit" in rows[-1]
+        await pilot.press("f7")
+        assert app.screen is app.cockpit and app.cockpit.page.screen_name == "events"
+
+
+@pytest.mark.parametrize("key", ["J", "o", "f5"])
+async def test_keys_that_come_while_the_app_is_left_do_nothing(open_app: OpenApp, fake_player: type[FakePlayer], key: str) -> None:
+    made = list(session(Script(seconds=5)))
+    async with open_app(made, player=fake_player(made)) as (app, pilot, _):
+        await pilot.press("q", key)
+        assert app.return_code == 0

@@ -102,6 +102,7 @@ class Cockpit(Screen[None]):
             page.draw_parts(self.facts, set(page.panels))  # keys that come before it has its place find its rows
         # Or else the framework gives the focus of what is about to hide to some neighbour.
         self.set_focus(None)
+        self.prompting = False
         self.page = self.pages[screen]
         if subject is not None:
             self.page.open_subject(subject)
@@ -261,6 +262,8 @@ class Cockpit(Screen[None]):
         """Close the topmost thing that is open; then go back to the screen before."""
         if self.question:
             self._answer("escape")
+        elif self.prompting:
+            self.prompt.action_drop()  # it has lost the keys to a click, or to a size that it had no place in
         elif self.helping:
             self.toggle_help()
         elif self.page.close_topmost():

@@ -152,6 +152,8 @@ class LaunchForm(VerticalScroll, can_focus=False):
 
     def offer(self, presets: Sequence[str], chosen: str = "") -> None:
         """The presets that there are, and the one that is shown."""
+        if not self.presets.is_mounted:
+            return  # the app is left while the screen is being made
         with self.prevent(Select.Changed):
             self.presets.set_options([(name, name) for name in presets])
             self.presets.value = chosen if chosen in presets else Select.NULL

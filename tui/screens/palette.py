@@ -1,0 +1,13 @@
+"""The palette of commands, which goes away once: the framework's own takes the screen below along at a second click."""
+
+from __future__ import annotations
+
+from textual.await_complete import AwaitComplete
+from textual.command import CommandPalette
+
+
+class OncePalette(CommandPalette):
+    """As the framework has it, but for keys and clicks that come while it goes."""
+
+    def dismiss(self, result: None = None) -> AwaitComplete:
+        return super().dismiss(result) if self.is_current else AwaitComplete()
