@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +21,8 @@ import zmq
 from figures import figure
 
 from distmon.agent.journal import Journal
-from distmon.core.events import NodeSampled, StepsRecorded
+from distmon.agent.together import together
+from distmon.core.events import AnyEvent, NodeSampled, NodeStepsRecorded, StepsRecorded
 from distmon.core.fold import apply
 from distmon.core.state import SessionState
 from distmon.wire.backlog import Part
@@ -68,7 +69,8 @@ def ours() -> float:
     with tempfile.TemporaryDirectory() as folder:
         address = f"ipc://{folder}/a.sock"
         publisher, viewer = Publisher("node", "boot", [address]), Subscription([address])
-        rounds = [[second_of_steps(worker, turn * STEPS) for worker in range(WORKERS)] for turn in range(ROUNDS)]
+        seconds = ([[second_of_steps(worker, turn * STEPS)] for worker in range(WORKERS)] for turn in range(ROUNDS))
+        rounds = [list(together(flushes)) for flushes in seconds]
         exchange(publisher, viewer, rounds[0])
         begun = time.process_time()
         for events in rounds[1:]:
@@ -79,7 +81,7 @@ def ours() -> float:
     return spent * 1e6 / ((ROUNDS - 1) * WORKERS * STEPS)
 
 
-def exchange(publisher: Publisher, viewer: Subscription, events: list[StepsRecorded]) -> None:
+def exchange(publisher: Publisher, viewer: Subscription, events: Sequence[AnyEvent]) -> None:
     for event in events:
         publisher.publish("ranks", event)
     received = 0
@@ -136,10 +138,10 @@ def feed(folder: str, first: int, count: int, secret: str, viewer: str) -> None:
             wait = begun + turn + index / count - time.monotonic()
             if wait > 0:
                 time.sleep(wait)
-            agent.publish("node", NodeSampled(at=1.7e9 + turn, node=agent.node, interval_s=1.0, cpu_percent=50.0))
-            for worker in range(WORKERS):
-                event = second_of_steps(worker, turn * STEPS, agent.node)
-                agent.publish("ranks", msgspec.structs.replace(event, rank=number * WORKERS + worker))
+            agent.publish("node", NodeSampled(at=time.time(), node=agent.node, interval_s=1.0, cpu_percent=50.0))
+            ranks = range(number * WORKERS, (number + 1) * WORKERS)
+            for event in together([[second_of_steps(rank, turn * STEPS, agent.node)] for rank in ranks]):
+                agent.publish("ranks", event)
             agent.serve(0)
 
 
@@ -153,6 +155,8 @@ class Followed(NamedTuple):
     resident_mb: float
     first_heard_s: float
     """Until all agents had been heard."""
+    lag_s: float
+    """Of samples, from their making until they were folded; the 99th percentile."""
 
 
 def follow_nodes() -> Followed:
@@ -183,12 +187,13 @@ def follow_nodes() -> Followed:
         gc.freeze()
         gc.set_threshold(10_000, 20, 1_000)
         begun, cpu, received = time.monotonic(), time.process_time(), sum(status.frames for status in viewer.status())
-        fold_s, records = take(viewer, state, WINDOW_S)
+        fold_s, records, lags = take(viewer, state, WINDOW_S)
         wall, spent = time.monotonic() - begun, time.process_time() - cpu
         messages = sum(status.frames for status in viewer.status()) - received
         resident_mb = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 1e6
         wire, whole = 100 * (spent - fold_s) / wall, 100 * spent / wall
-        return Followed(wire, whole, round(records / wall), round(messages / wall), resident_mb, first_heard_s)
+        lag_s = sorted(lags)[int(0.99 * len(lags))]
+        return Followed(wire, whole, round(records / wall), round(messages / wall), resident_mb, first_heard_s, lag_s)
 
 
 def journal_open_s() -> float:
@@ -211,20 +216,22 @@ def journal_open_s() -> float:
         return statistics.median(seconds)
 
 
-def take(viewer: Subscription, state: SessionState, seconds: float) -> tuple[float, int]:
-    """Receives and folds for a while; gives the CPU time of the fold and the number of step records."""
+def take(viewer: Subscription, state: SessionState, seconds: float) -> tuple[float, int, list[float]]:
+    """Receives and folds for a while; gives the CPU time of the fold, the number of step records, and how old samples were."""
     end = time.monotonic() + seconds
     fold_s, records = 0.0, 0
+    lags: list[float] = []
     while time.monotonic() < end:
         events = viewer.poll(0.05)
         begun = time.thread_time()
         for event in events:
             apply(state, event)
-            if isinstance(event, StepsRecorded):
-                records += len(event.duration_ns)
         fold_s += time.thread_time() - begun
+        now = time.time()
+        lags += [now - event.at for event in events if isinstance(event, NodeSampled)]
+        records += sum(sum(event.table.counts) for event in events if isinstance(event, NodeStepsRecorded))
         time.sleep(0.05)
-    return fold_s, records
+    return fold_s, records, lags
 
 
 def main() -> None:
@@ -238,6 +245,7 @@ def main() -> None:
     figure("viewer_wire_core_percent_1000_nodes", found.wire_percent, "%", f"wire alone, with its I/O thread; {how}")
     figure("wire_curve_cpu_us_per_message", found.wire_percent * 1e4 / found.messages, "us", f"receiving side; {how}")
     figure("viewer_rss_mb_1000_nodes", found.resident_mb, "MB", f"at the end; {how}")
+    figure("viewer_lag_p99_s_1000_nodes", found.lag_s, "s", f"from the making of a sample until it was folded; {how}")
     figure("viewer_all_heard_s_1000_nodes", found.first_heard_s, "s", f"until the last agent was heard; {size}")
     figure("journal_open_s_1gb", journal_open_s(), "s", "CPU time to open an agent's journal of 1 GiB, median of 5")
 

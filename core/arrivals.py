@@ -25,8 +25,8 @@ else:
     Lateness = array  # Python 3.11 cannot subscript it, and the states' codec resolves annotations
 
 BLOCK = 5
-MANY_RANKS = 64
-"""With more ranks, blocks are twice as long: the work per rank halves, and the usual wait is known better."""
+MANY_RANKS, VERY_MANY_RANKS = 64, 1024
+"""With more ranks, blocks are twice and four times as long: the work per rank halves, and the usual wait is known better."""
 SKIPPED_BLOCKS = 2
 """The first steps compile and fill caches, on every rank as it likes."""
 ALARM_BLOCKS = 50_000
@@ -108,10 +108,13 @@ class Arrival:
 
     def take(self, batch: Batch, told: int, skipped: int) -> None:
         """Takes in what was waited after the first `told` steps, with `skipped` unknown ones before it."""
-        waits = batch.column("exposed_communication_ns") or [None] * batch.steps
-        self.waits = array("q", self.waits)
-        self.waits.extend([UNKNOWN] * skipped)
-        self.waits.extend(UNKNOWN if wait is None else wait for wait in waits[told:])
+        waits = (batch.column("exposed_communication_ns") or [None] * batch.steps)[told:]
+        if skipped or not isinstance(waits, array) or waits.typecode != self.waits.typecode:
+            self.waits = array("q", self.waits.tolist())
+            self.waits.extend([UNKNOWN] * skipped)
+            self.waits.extend([UNKNOWN if wait is None else wait for wait in waits])
+        else:
+            self.waits.extend(waits)
 
 
 @dataclass(slots=True)
@@ -152,36 +155,47 @@ class Arrivals:
     transfer_bound: bool = False
     episodes: list[Episode] = field(default_factory=list)
 
-    def add(self, rank: int, batch: Batch, expected: int) -> None:
-        """Takes in a batch; blocks that all `expected` ranks have told are joined at once."""
+    def add(self, told: Sequence[tuple[int, str, Batch]], expected: int) -> None:
+        """Takes in batches by rank; blocks that all `expected` ranks have told are joined at once."""
         self.expected = expected
         if not self.blocks:
-            self.block = BLOCK if expected <= MANY_RANKS else 2 * BLOCK
+            self.block = BLOCK * (1 if expected <= MANY_RANKS else 2 if expected <= VERY_MANY_RANKS else 4)
+        lead = next(iter(self.ranks), None)
+        for rank, _, batch in told:
+            first_step, count, _, _, columns, numbers, _ = batch
+            arrival = self.ranks.get(rank)
+            # Nearly all are such, and there are thousands a second.
+            if arrival is not None and rank != lead and columns is USUAL and numbers.typecode == arrival.waits.typecode:
+                waits = arrival.waits
+                before = arrival.first_step + len(waits)
+                if first_step == before and len(waits) + count <= _MAX_PENDING:
+                    waits.extend(numbers[3 * count : 4 * count])
+                    if before < self.next_step + self.block <= before + count:
+                        self.ready += 1
+                    continue
+            self._add(rank, batch)
+        while self.ready >= max(self.expected, len(self.ranks)):
+            self._join()
+
+    def _add(self, rank: int, batch: Batch) -> None:
         arrival = self.ranks.get(rank)
         if arrival is None:
             arrival = self.ranks[rank] = Arrival(first_step=self.next_step)
-        target = self.next_step + self.block
         before = arrival.first_step + len(arrival.waits)
         if batch.first_step - before > _MAX_PENDING:
             self._restart(batch.first_step)
-            arrival, target, before = self.ranks[rank], batch.first_step + self.block, batch.first_step
+            arrival, before = self.ranks[rank], batch.first_step
         told = max(before - batch.first_step, 0)
         skipped = max(batch.first_step - before, 0)
         count = batch.steps - told
         if count <= 0:
             return
-        waits = arrival.waits
-        if skipped or told or batch.columns != USUAL or batch.numbers.typecode != waits.typecode:
-            arrival.take(batch, told, skipped)
-        else:
-            waits.extend(batch.numbers[3 * count : 4 * count])
+        arrival.take(batch, told, skipped)
         if next(iter(self.ranks)) == rank:
             self.durations.extend([0] * skipped)
             self.durations.extend(batch.durations_ns[told:])
-        self.ready += before < target <= before + skipped + count
-        while self.ready >= max(self.expected, len(self.ranks)):
-            self._join()
-        if len(arrival.waits) > _MAX_PENDING:
+        self.ready += before < self.next_step + self.block <= before + skipped + count
+        if len(arrival.waits) > _MAX_PENDING and self.ready < max(self.expected, len(self.ranks)):
             self._restart(arrival.first_step + len(arrival.waits))
 
     def _restart(self, step: int) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from distmon.core.columns import column_sums, tuple_sums
 from distmon.core.events import AnyEvent, NodeStepsRecorded, StepsRecorded
-from distmon.core.step_table import COLUMNS
+from distmon.core.step_table import COLUMNS, known_columns
 
 if TYPE_CHECKING:
     Int64s = array[int]
@@ -20,12 +21,18 @@ PHASES = ("input_wait", "compute", "exposed_communication", "optimizer")
 UNKNOWN = -(1 << 62)
 """In an array with signs: what was not measured."""
 _ADDED = ("duration_ns", "samples", *(f"{phase}_ns" for phase in PHASES))
-USUAL = tuple(name for name in COLUMNS if name != "micro_batches")
+USUAL = known_columns(name for name in COLUMNS if name != "micro_batches")
 """The columns of nearly all batches."""
 
 Sums = tuple[int, int, int, int, int, int, int, int, int, int, int, int]
 """Steps, duration, samples, steps with known samples; the four phases; the steps in which each was seen. Times in ns."""
 NOTHING: Sums = (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+
+
+def add_up(sums: list[Sums]) -> Sums:
+    """Of one or more."""
+    total: Any = tuple_sums(sums)  # type: ignore[arg-type]
+    return total  # type: ignore[no-any-return]
 
 
 class Batch(NamedTuple):
@@ -40,6 +47,11 @@ class Batch(NamedTuple):
     columns: tuple[str, ...]
     numbers: Int64s
     sums: Sums
+
+    @property
+    def usual(self) -> bool:
+        """All of the usual columns are there, and known."""
+        return self.columns is USUAL and self.numbers.typecode == "I"
 
     @property
     def last_step(self) -> int:
@@ -94,9 +106,8 @@ _new: Any = tuple.__new__
 def make_batch(first_step: int, count: int, origin: float, columns: tuple[str, ...], numbers: Int64s) -> Batch:
     """With its sums; `origin` is what `start_ns` counts from, in seconds since the epoch."""
     begin, end = origin + numbers[-count] / 1e9, origin + (numbers[-1] + numbers[count - 1]) / 1e9
-    if columns == USUAL and numbers.typecode == "I":
-        # Thousands of times a second: all columns but the last, in C.
-        d, a, b, c, e, samples = map(sum, islice(zip(*[iter(numbers)] * count, strict=True), 6))
+    if columns is USUAL and numbers.typecode == "I":
+        d, a, b, c, e, samples = column_sums(numbers, count)
         sums: Sums = (count, d, samples, count, a, b, c, e, count, count, count, count)
     else:
         sums = _sums_by_name(columns, [numbers[place : place + count] for place in range(0, len(numbers), count)], count)
@@ -123,7 +134,7 @@ def batch_of(event: StepsRecorded) -> Batch:
     """The steps of one worker's event, which has some."""
     given = {name: column for name in COLUMNS if (column := getattr(event, name)) is not None}
     values = list(chain.from_iterable(given.values()))
-    columns = USUAL if tuple(given) == USUAL else tuple(given)
+    columns = known_columns(given)
     numbers: Int64s
     try:
         numbers = array("I", values)

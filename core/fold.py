@@ -245,8 +245,7 @@ def _steps_recorded(state: SessionState, event: ev.StepsRecorded | ev.NodeStepsR
     if event.generation > 0 and not generation.ranks:
         detail = f"generation {event.generation}"
         state.membership.append(ev.MembershipChanged(at=begin, change="resumed", rank=told[0][0], detail=detail))
-    generation.add(told, event.epoch)
-    added = Totals.of([*map(sum, zip(*[batch.sums for *_, batch in told], strict=True))])
+    added = generation.add(told, event.epoch)
     if event.epoch is not None:
         for rank, *_ in told:
             _rank(state, rank).epoch = event.epoch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, convert
@@ -39,7 +39,7 @@ class StepTable:
     __slots__ = ("columns", "counts", "numbers")
 
     def __init__(self, columns: Sequence[str], counts: Sequence[int], numbers: UInt32s) -> None:
-        self.columns = _known_columns(tuple(columns))
+        self.columns = known_columns(columns)
         self.counts = tuple(counts)
         self.numbers = numbers
         if not self.counts or min(self.counts) < 1 or sum(self.counts) > MOST_STEPS:
@@ -70,8 +70,9 @@ class StepTable:
 _INTERNED: dict[tuple[str, ...], tuple[str, ...]] = {}
 
 
-def _known_columns(columns: tuple[str, ...]) -> tuple[str, ...]:
+def known_columns(names: Iterable[str]) -> tuple[str, ...]:
     """The same tuple for the same columns: thousands are held. Raises ValueError for others than those of COLUMNS in order."""
+    columns = tuple(names)
     known = _INTERNED.get(columns)
     if known is None:
         if columns != tuple(name for name in COLUMNS if name in columns) or not {COLUMNS[0], COLUMNS[-1]} <= set(columns):

@@ -10,7 +10,8 @@ from operator import add
 from typing import TYPE_CHECKING, NamedTuple
 
 from distmon.core.arrivals import Arrivals
-from distmon.core.batches import NOTHING, PHASES, USUAL, Batch, Int64s, Sums
+from distmon.core.batches import NOTHING, PHASES, USUAL, Batch, Int64s, Sums, add_up
+from distmon.core.columns import row_sums
 from distmon.core.quantiles import EXACT_LIMIT, Quantiles, median
 
 HISTORY_COLUMNS = ("samples", "steps", *PHASES, "rest", "step")
@@ -89,19 +90,8 @@ class RankSteps:
 
     rank: int
     worker: str = ""
-    steps: int = 0
-    duration_ns: int = 0
-    samples: int = 0
-    sampled_steps: int = 0
-    input_wait_ns: int = 0
-    compute_ns: int = 0
-    exposed_communication_ns: int = 0
-    optimizer_ns: int = 0
-    input_wait_seen: int = 0
-    """Steps in which it was measured, as in `Totals`."""
-    compute_seen: int = 0
-    exposed_communication_seen: int = 0
-    optimizer_seen: int = 0
+    sums: Sums = NOTHING
+    """Of all steps."""
     first_start: float | None = None
     last_end: float | None = None
     last_step: int = -1
@@ -122,24 +112,6 @@ class RankSteps:
             self.durations.room = EXACT_LIMIT + self.rank * 37 % _APART
 
     @property
-    def sums(self) -> Sums:
-        """Of all steps."""
-        return (
-            self.steps,
-            self.duration_ns,
-            self.samples,
-            self.sampled_steps,
-            self.input_wait_ns,
-            self.compute_ns,
-            self.exposed_communication_ns,
-            self.optimizer_ns,
-            self.input_wait_seen,
-            self.compute_seen,
-            self.exposed_communication_seen,
-            self.optimizer_seen,
-        )
-
-    @property
     def totals(self) -> Totals:
         """Of all steps."""
         return Totals.of(self.sums)
@@ -147,15 +119,16 @@ class RankSteps:
     def add(self, batch: Batch, worker: str = "", epoch: int | None = None) -> None:
         """Adds a batch; those of one worker come in order."""
         first_step, count, begin, end, columns, numbers, sums = batch
-        if self.steps < EXACT_PREFIX:
-            if not self.steps:
+        before = self.sums[0]
+        if before < EXACT_PREFIX:
+            if not before:
                 self.first_start = begin
             self.first_batches.append(batch)
-        self._add_sums(sums)
-        if self.steps > EXACT_PREFIX:
+        self.sums = add_up([self.sums, sums])
+        if before + count > EXACT_PREFIX:
             self._checkpoint()
         self.durations.extend(numbers[:count])
-        told = None if columns == USUAL else batch.column("micro_batches")
+        told = None if columns is USUAL else batch.column("micro_batches")
         self.micro_batches += count if told is None else sum(number or 0 for number in told)
         self.batches.append(batch)
         self.kept_steps += count
@@ -168,25 +141,9 @@ class RankSteps:
         if epoch is not None:
             self.epoch = epoch
 
-    def _add_sums(self, sums: Sums) -> None:
-        """One by one, which takes a third of the time of adding lists."""
-        steps, duration, samples, sampled, a, b, c, d, seen_a, seen_b, seen_c, seen_d = sums
-        self.steps += steps
-        self.duration_ns += duration
-        self.samples += samples
-        self.sampled_steps += sampled
-        self.input_wait_ns += a
-        self.compute_ns += b
-        self.exposed_communication_ns += c
-        self.optimizer_ns += d
-        self.input_wait_seen += seen_a
-        self.compute_seen += seen_b
-        self.exposed_communication_seen += seen_c
-        self.optimizer_seen += seen_d
-
     def steady(self, warmup_steps: int) -> Totals:
         """Totals of the steps after the first `warmup_steps`; past the exact prefix, after the next checkpoint."""
-        if warmup_steps <= min(EXACT_PREFIX, self.steps):
+        if warmup_steps <= min(EXACT_PREFIX, self.sums[0]):
             return self.totals.less(self._of_first(warmup_steps))
         for place in range(0, len(self.checkpoints), len(NOTHING)):
             if self.checkpoints[place] >= warmup_steps:
@@ -195,11 +152,11 @@ class RankSteps:
         return Totals()
 
     def _of_first(self, steps: int) -> Totals:
-        total = list(NOTHING)
+        total = NOTHING
         for batch in self.first_batches:
             if steps <= 0:
                 break
-            total = list(map(add, total, batch.first_sums(steps)))
+            total = add_up([total, batch.first_sums(steps)])
             steps -= batch.steps
         return Totals.of(total)
 
@@ -239,8 +196,7 @@ class RankSteps:
 
     def last_totals(self, count: int) -> Totals:
         """The sums of `last_batches`."""
-        found = [batch.sums for batch in self.last_batches(count)]
-        return Totals.of([*map(sum, zip(*found, strict=True))]) if found else Totals()
+        return Totals.of(add_up([NOTHING, *[batch.sums for batch in self.last_batches(count)]]))
 
     def _checkpoint(self) -> None:
         self.checkpoints.extend(self.sums)
@@ -264,23 +220,19 @@ class JobSeries:
     sampled: bool = True
     """False once a step came without its number of samples."""
 
-    def add(self, batches: Sequence[Batch]) -> None:
-        """Adds batches of different ranks; those of the same steps are best given together."""
+    def add(self, batches: Sequence[Batch]) -> Sums:
+        """Adds batches of different ranks, those of the same steps in one go; gives the sums of all."""
         first, count = batches[0].first_step, batches[0].steps
-        if len(batches) > 1 and all(batch[:2] == (first, count) for batch in batches):
-            durations = [*map(sum, zip(*[batch.numbers[:count] for batch in batches], strict=True))]
-            self._add(first, durations, [*map(sum, zip(*map(self._counts, batches), strict=True))], len(batches))
-            return
+        if all(batch[:2] == (first, count) and batch.usual for batch in batches):
+            rows = [batch.numbers for batch in batches]
+            self._add(first, row_sums(rows, 0, count), row_sums(rows, 5 * count, count), len(rows))
+            return add_up([batch.sums for batch in batches])
         for batch in batches:
-            self._add(batch.first_step, batch.durations_ns, self._counts(batch), 1)
-
-    def _counts(self, batch: Batch) -> Sequence[int]:
-        """The samples of each step; 0 where they are not known."""
-        if batch.columns == USUAL and batch.numbers.typecode == "I":
-            return batch.numbers[5 * batch.steps : 6 * batch.steps]
-        if batch.sums[3] < batch.steps:
-            self.sampled = False
-        return [count or 0 for count in batch.column("samples") or [0] * batch.steps]
+            if batch.sums[3] < batch.steps:
+                self.sampled = False
+            counts = [samples or 0 for samples in batch.column("samples") or [0] * batch.steps]
+            self._add(batch.first_step, batch.durations_ns, counts, 1)
+        return add_up([batch.sums for batch in batches])
 
     def _add(self, first: int, durations: Sequence[int], counts: Sequence[int], reports: int) -> None:
         last = first + len(durations) - 1
@@ -379,12 +331,12 @@ class Generation:
             return batch
         return batch.without_first(known.last_step + 1 - batch.first_step)
 
-    def add(self, told: Sequence[tuple[int, str, Batch]], epoch: int | None) -> None:
-        """Adds each batch to its rank and to the job; the worker tells who had the rank. Ranks are given once."""
-        ranks, arrivals, world_size = self.ranks, self.arrivals, self.world_size
+    def add(self, told: Sequence[tuple[int, str, Batch]], epoch: int | None) -> Totals:
+        """Adds each batch to its rank and to the job, and gives the sums of all; the worker tells who had the rank."""
+        ranks = self.ranks
         for rank, worker, batch in told:
             if (made := ranks.get(rank)) is None:
                 made = ranks[rank] = RankSteps(rank)
-            arrivals.add(rank, batch, world_size or max(len(ranks), 2))
             made.add(batch, worker, epoch)
-        self.series.add([batch for _, _, batch in told])
+        self.arrivals.add(told, self.world_size or max(len(ranks), 2))
+        return Totals.of(self.series.add([batch for _, _, batch in told]))

@@ -21,7 +21,7 @@ from distmon.wire.frames import MAX_BODIES, WIRE_VERSION, BadFrame, Header, Requ
 from distmon.wire.keys import ViewerKeys
 from distmon.wire.sockets import AgentLock, connect_agent, make_room, open_viewer
 
-_REQUEST_EVERY_S = 2.5
+_REQUEST_EVERY_S = 4.0
 _REQUEST_SILENT_EVERY_S = 1.0
 """To an agent that was not heard lately: it may have started anew and not know this viewer."""
 _LOOK_FOR_DUE_EVERY_S = 0.05
