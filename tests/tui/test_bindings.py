@@ -39,7 +39,7 @@ async def test_every_key_reaches_its_action(
     known, reached = {expected(command) for command in COMMANDS}, list[str]()
 
     async def note(self: DistmonApp, node: DOMNode, name: str, params: tuple[object, ...]) -> bool:
-        """In place of running it: the action, if the node that it was found on has it. What the framework has first is passed by."""
+        """In place of running it: the action, if its node has it. What the framework has first is passed by."""
         shown = ", ".join(map(repr, params))
         written = f"{name}({shown})" if params else name
         if written in known and any(hasattr(node, f"{prefix}{name}") for prefix in ("action_", "_action_")):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from textual import events
 
 from distmon.core.synthetic import Script, session
-from tests.tui.monkey import events, mouse, play, send
+from tests.tui.monkey import mouse, play, send
 
 if TYPE_CHECKING:
     from tests.tui.conftest import FakePlayer, OpenApp
