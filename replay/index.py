@@ -38,6 +38,8 @@ MAGIC = b"distmon index 2\n"
 KEYFRAME_BYTES = 512 << 10
 """A state is kept after this many bytes of events, or after KEYFRAME_RATIO times the size of the last one if that is more."""
 KEYFRAME_RATIO = 2
+LENT_RATIO = 6
+"""Likewise for states that a viewer lends, which are large: the index is then about as large as the compressed recording."""
 MOMENTS = 500
 """Of each kind at most."""
 TEXT = 200
@@ -156,6 +158,15 @@ class IndexWriter:
     def wants_keyframe(self) -> bool:
         return self._bytes_since_keyframe >= max(KEYFRAME_BYTES, KEYFRAME_RATIO * self._last_keyframe)
 
+    @property
+    def wants_lent_keyframe(self) -> bool:
+        return self._bytes_since_keyframe >= max(KEYFRAME_BYTES, LENT_RATIO * self._last_keyframe)
+
+    @property
+    def _reaches_the_end(self) -> bool:
+        """Whether states were kept to near the end."""
+        return 0 < self._bytes_since_keyframe <= 2 * LENT_RATIO * self._last_keyframe
+
     def keep(self, state: SessionState, position: Position, at: float) -> None:
         """Keeps the state of all events before `position`, the latest of which is of `at`."""
         packed = encode_state(state)
@@ -179,11 +190,11 @@ class IndexWriter:
             return PaceKept(self._pace.width_s, self._pace.points())
 
     def finish(self, recording: os.stat_result, state: SessionState | None, notes: list[str] | None = None) -> None:
-        """Declares the index complete for the recording as it is now. `state` is that at its end, None where none were kept."""
+        """Declares the index complete for the recording as it is now. `state` is that at its end, None where none was folded."""
         if state is not None:
             self._note_verdicts(state)
         self._write(self.pace())
-        self._write(Finish(recording.st_size, recording.st_mtime_ns, self._now, state is not None, notes or []))
+        self._write(Finish(recording.st_size, recording.st_mtime_ns, self._now, state is not None or self._reaches_the_end, notes or []))
         self._out.flush()
 
     def _write(self, record: _Any, attached: bytes = b"") -> None:

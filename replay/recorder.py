@@ -85,11 +85,10 @@ class Recorder:
         if not self._index:
             return
         try:
-            if self.wanted is None and self._index.wants_keyframe:
-                if self._state:
-                    self._index.keep(self._state, self._position, self._index.now)
-                else:
-                    self.wanted = StatePlace(self.events - 1, self._position, self._index.now)
+            if self._state and self._index.wants_keyframe:
+                self._index.keep(self._state, self._position, self._index.now)
+            elif not self._state and self.wanted is None and self._index.wants_lent_keyframe:
+                self.wanted = StatePlace(self.events - 1, self._position, self._index.now)
             self._index.pass_event(event, self._position, size)
         except OSError:
             self._index = None  # unfinished, so that a reader makes it again

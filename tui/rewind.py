@@ -6,7 +6,9 @@ What happens now is recorded and folded all the while, into a state that the scr
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from itertools import takewhile
 
 from distmon.core.events import AnyEvent
 from distmon.core.fold import apply
@@ -17,7 +19,7 @@ from distmon.replay.background import Beside
 from distmon.replay.keyframe import decode_state, encode_state
 from distmon.replay.player import Player
 from distmon.replay.recorder import Recorder
-from distmon.replay.session_file import open_session
+from distmon.replay.session_file import no_garbage_collection, open_session
 from distmon.tui.ports import Source
 
 UNSEEN_S = 0.012
@@ -98,15 +100,14 @@ class Rewind:
 
     @property
     def news(self) -> str:
-        """In words how many warnings and errors came since the view left what happens now; empty without any."""
+        """In words what came since the view left what happens now: the job's end, or the errors, or the warnings."""
         if self._live:
             return ""
-        count = 0
-        for entry in reversed(self._state.log):
-            if entry.at <= self._left_at:
-                break
-            count += entry.severity != "info"
-        return f"{count} new warning{'s' * (count != 1)}" if count else ""
+        if self._state.job.ended_at is not None and self._state.job.ended_at > self._left_at:
+            return "the job has ended"
+        new = Counter(entry.severity for entry in takewhile(lambda entry: entry.at > self._left_at, reversed(self._state.log)))
+        told = next((severity for severity in ("error", "warning") if new[severity]), "")
+        return f"{new[told]} new {told}{'s' * (new[told] != 1)}" if told else ""
 
     @property
     def _replay(self) -> Player:
@@ -181,7 +182,11 @@ class Rewind:
         elif self._live:
             self._leave()
             self._stood_at = self.duration_s
-            self._copy = Beside(lambda: decode_state(encode_state(self._state)))
+            self._copy = Beside(self._copied)
+
+    def _copied(self) -> SessionState:
+        with no_garbage_collection():
+            return decode_state(encode_state(self._state))
 
     def seek(self, position_s: float) -> None:
         if position_s >= self.duration_s:

@@ -15,6 +15,7 @@ from distmon.core.events import AnyEvent, NoticeGiven, Ticked
 from distmon.core.fold import apply
 from distmon.core.state import SessionState
 from distmon.core.synthetic import Script, session
+from distmon.replay.open_index import open_index
 from distmon.replay.player import Player
 from distmon.replay.recorder import Recorder
 from distmon.replay.session_file import load_state, open_session
@@ -57,6 +58,7 @@ class Live:
 def live(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Live]:
     monkeypatch.setattr("distmon.replay.index.KEYFRAME_BYTES", 16 << 10)
     monkeypatch.setattr("distmon.replay.index.KEYFRAME_RATIO", 0)
+    monkeypatch.setattr("distmon.replay.index.LENT_RATIO", 2)
     monkeypatch.setattr("distmon.replay.recorder.FRAME_BYTES", 12 << 10)
     made = Live(tmp_path / str(request.param))
     yield made
@@ -154,6 +156,10 @@ def test_a_job_too_large_for_the_recorder_lends_it_its_state(live: Live, monkeyp
         view.look()
         assert view.state == folded(moment)
     rewind.close()
+    live.recorder.close()
+    kept = open_index(open_session(live.recorder.path))
+    assert kept.keyframes == live.recorder.index.keyframes, "what was lent serves the next viewer"
+    kept.close()
 
 
 async def until(pilot: Pilot[int], holds: Callable[[], bool]) -> None:
@@ -184,7 +190,7 @@ async def test_pause_rewind_and_live_on_the_screen(open_app: OpenApp, live: Live
         live.tell(NoticeGiven(at=live.state.now + 1, severity="error", text="disk full"))
         live.tell(Ticked(at=live.state.now + 2))
         live.recorder.flush()
-        await until(pilot, lambda: "1 new warning" in text_grid(app)[0])
+        await until(pilot, lambda: "1 new error" in text_grid(app)[0])
         await pilot.press("m", "x", "enter")
         assert [moment.text for moment in rewind.moments if moment.kind == "mark"] == ["x"]
         await pilot.press("end")

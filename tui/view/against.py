@@ -138,7 +138,7 @@ def speed_chart(
         interval_s=max(last / longest, 1e-3),
         axis_words=duration if lock == "time" else _number,
         caption=(("A ", "series0"), ("B ", "series1"), (f"samples/s by {lock}", "muted")),
-        empty="no speeds by epoch: how long one is, is not known" if lock == "epoch" else "no steps yet",
+        empty="no speed by epoch: its length was not seen" if lock == "epoch" else "no samples were seen yet",
     )
 
 
