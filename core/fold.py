@@ -17,6 +17,7 @@ from distmon.core.energy import add_power
 from distmon.core.epochs import add_metrics, add_steps
 from distmon.core.hangs import describe, find_hang, steps_go_on, take_stack
 from distmon.core.printed import add_printed
+from distmon.core.reach import SILENT_S
 from distmon.core.readings import gpu_utilization_percent
 from distmon.core.state import (
     LOST_S,
@@ -451,6 +452,8 @@ def _hear(state: SessionState, name: str) -> NodeState:
         silence = state.now - node.lost_since
         node.lost_since = None
         _say(state, state.now, "info", f"node {node.host or name} is back after {silence:.0f} s", None, node.host)
+    if state.now - node.last_heard > SILENT_S:
+        node.heard_since = state.now
     node.last_heard = state.now
     return node
 

@@ -150,6 +150,8 @@ class NodeState:
     left_reason: str = ""
     last_heard: float = 0.0
     """The viewer's own time when anything last came from it."""
+    heard_since: float = 0.0
+    """Since then it has been heard without a pause of more than a few seconds."""
     lost_since: float | None = None
     """When it was last heard, while it counts as lost."""
     silences: list[tuple[float, float]] = field(default_factory=list)

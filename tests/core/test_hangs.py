@@ -208,7 +208,7 @@ def test_no_stack_is_no_group_of_its_own_kind() -> None:
     assert (group.place, group.waits_in) == ("an unknown place", "")
 
 
-def cut_off(step_s: float, *, launcher: bool) -> SessionState:
+def cut_off(step_s: float, *, launcher: bool, until: int = 140) -> SessionState:
     """Rank 3 is on a host of which nothing comes from 100.2 s on, and the others wait for it."""
     state = training(step_s=step_s)
     for node, ranks in (("n", (0, 1, 2)), ("m", (3,))):
@@ -218,7 +218,7 @@ def cut_off(step_s: float, *, launcher: bool) -> SessionState:
             apply(state, ev.WorkerStarted(at=91.0, host=node, local_rank=0, rank=place.rank))
     apply(state, ev.NodeSampled(at=100.0, node="m", interval_s=1.0))
     stack(state, 100.0 + 3 * step_s + 1, 100.0, r0=OPTIMIZER, r1=OPTIMIZER, r2=OPTIMIZER)
-    for now in range(101, 140):
+    for now in range(101, until):
         apply(state, ev.NodeSampled(at=float(now), node="n", interval_s=1.0))
         apply(state, ev.Ticked(at=float(now)))
         if launcher and now == 110:
@@ -270,3 +270,21 @@ def test_a_rank_that_does_not_answer_is_missing_though_it_stands_where_the_other
     state = training(ranks=1)
     apply(state, ev.StackTaken(at=103.0, node="n", worker="w0", rank=0, silent_s=3.0, threads=threads, read_by="py-spy"))
     assert ticks(state, 103, 120) is None
+
+
+@pytest.mark.parametrize("silent_s", [7, 25])
+def test_a_host_that_is_heard_again_is_given_time_to_tell_its_stacks(silent_s: int) -> None:
+    """It was cut off; the others' steps have not gone on yet, and its records of the time come after its first word."""
+    state = cut_off(0.5, launcher=False, until=100 + silent_s)
+    back = 100 + silent_s
+    for now in range(back, back + 6):
+        for node in ("n", "m"):
+            apply(state, ev.NodeSampled(at=float(now), node=node, interval_s=1.0))
+        apply(state, ev.Ticked(at=float(now)))
+    assert state.hang_watch.hangs == []
+    stack(state, 103.0, 100.0, r3=OPTIMIZER)
+    for now in range(back + 6, back + 20):
+        for node in ("n", "m"):
+            apply(state, ev.NodeSampled(at=float(now), node=node, interval_s=1.0))
+        apply(state, ev.Ticked(at=float(now)))
+    assert state.hang_watch.hangs == [], "all wait in one collective"
