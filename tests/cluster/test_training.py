@@ -83,7 +83,7 @@ def ranks_of(cluster: Cluster, job: ClusterJob, host: str) -> list[int]:
 
 @pytest.mark.long
 def test_plain_horovodrun_trains_across_the_hosts(cluster: Cluster) -> None:
-    command = ["horovodrun", "-np", "3", "-H", THREE_HOSTS, *PLAIN, sys.executable, DIGITS, "--epochs", "1"]
+    command = ["horovodrun", "-np", "2", "-H", "node1:1,node3:1", *PLAIN, sys.executable, DIGITS, "--epochs", "1"]
     done = cluster.hosts["node1"].run(*command, cwd=ROOT, timeout_s=TRAIN_LIMIT_S)
     assert done.returncode == 0, done.stderr
     assert "epoch 1/1" in done.stdout
