@@ -194,7 +194,8 @@ class IndexWriter:
         if state is not None:
             self._note_verdicts(state)
         self._write(self.pace())
-        self._write(Finish(recording.st_size, recording.st_mtime_ns, self._now, state is not None or self._reaches_the_end, notes or []))
+        states = state is not None or self._reaches_the_end
+        self._write(Finish(recording.st_size, recording.st_mtime_ns, self._now, states, notes or []))
         self._out.flush()
 
     def _write(self, record: _Any, attached: bytes = b"") -> None:
