@@ -15,7 +15,7 @@ from distmon.core.events import HostReachChanged, JobEnded, WorkerExited
 from distmon.launcher.driver.supervisor import BEAT_S
 from distmon.replay.session_file import load_state
 from tests.cluster.cluster import ROOT, Cluster
-from tests.cluster.jobs import ENDED_S, SHOWN_S, SILENT_SHOWN_S, SLACK_S, THREE_HOSTS, ClusterJob, eventually
+from tests.cluster.jobs import ENDED_S, SHOWN_S, SILENT_SHOWN_S, SLACK_S, ClusterJob, eventually
 from tests.launcher.driving import within
 
 pytest.importorskip("horovod.torch", reason="needs Horovod and PyTorch: make test sets them up")
