@@ -53,21 +53,25 @@ def new_recording(script: str, session_id: str, now: float | None = None, folder
 def passing_recording() -> Iterator[Path]:
     """A path for a recording that only serves a screen and goes with it, or else when the next one is made.
 
-    Raises DistmonError when its folder cannot be made.
+    Where the user's own folder cannot be written it is among temporary files.
     """
-    base = sessions_folder().parent / "passing"
+    folder = _passing_folder()
+    try:
+        yield folder / "session.jsonl.zst"
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _passing_folder() -> Path:
+    base, prefix = sessions_folder().parent / "passing", f"{os.getpid()}-"
     try:
         base.mkdir(mode=0o700, parents=True, exist_ok=True)
         for old in base.iterdir():
             if not Path(f"/proc/{old.name.partition('-')[0]}").exists():
                 shutil.rmtree(old, ignore_errors=True)
-        folder = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=base))
-    except OSError as error:
-        raise DistmonError(f"{base} cannot be made: {error.strerror}; XDG_STATE_HOME names another place") from None
-    try:
-        yield folder / "session.jsonl.zst"
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        return Path(tempfile.mkdtemp(prefix=prefix, dir=base))
+    except OSError:
+        return Path(tempfile.mkdtemp(prefix=f"distmon-{prefix}"))
 
 
 def remove_old(folder: Path, now: float, keep_bytes: int = KEEP_BYTES, keep_days: float = KEEP_DAYS) -> list[Path]:

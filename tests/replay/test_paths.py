@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from distmon.core.errors import DistmonError, UsageError
-from distmon.replay.paths import find_session, new_recording, recordings, remove_old, sessions_folder
+from distmon.replay.paths import find_session, new_recording, passing_recording, recordings, remove_old, sessions_folder
 
 DAY = 86_400.0
 NOW = 1_700_000_000.0
@@ -70,3 +70,21 @@ def test_a_session_is_a_path_a_name_or_the_last(tmp_path: Path, monkeypatch: pyt
             find_session(unknown, folder)
     with pytest.raises(DistmonError, match="no recording"):
         find_session("last", tmp_path / "empty")
+
+
+def test_a_passing_recording_goes_with_its_screen_and_those_of_dead_screens_with_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    dead = tmp_path / "distmon" / "passing" / "999999999-x"
+    dead.mkdir(parents=True)
+    with passing_recording() as first, passing_recording() as second:
+        first.write_text("")
+        assert first.parent != second.parent and not dead.exists()
+        assert stat.S_IMODE(first.parent.stat().st_mode) == 0o700
+    assert list((tmp_path / "distmon" / "passing").iterdir()) == []
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    with passing_recording() as elsewhere:
+        elsewhere.write_text("")
+    assert not elsewhere.parent.exists()
