@@ -6,19 +6,27 @@ The README's is of the demo session; those of the tour are of a made-up job, lar
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 from distmon.core import events as ev
 from distmon.core.events import AnyEvent
 from distmon.core.fold import apply
 from distmon.core.state import SessionState
 from distmon.core.synthetic import Script, host_name, session
+from distmon.launcher.check import CheckResult
+from distmon.launcher.form import Form
+from distmon.launcher.plan import Plan
+from distmon.launcher.reports import HostFacts, HostReport
 from distmon.replay.paths import demo_session
 from distmon.replay.player import Player
 from distmon.replay.session_file import open_session
 from distmon.tui.app import DistmonApp
+from distmon.tui.screens.launch import Launch
 
 DOCS = Path(__file__).parent
 AT_S = 104.0
@@ -92,7 +100,39 @@ async def tour(folder: Path) -> None:
         await picture(app, folder / f"{screen}.svg", screen, keys, "n5" if screen == "node" else None)
 
 
+class AskedHosts:
+    """Hosts of a made-up cluster that all answer, in place of a check that would ask them."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+
+    def run(self, waiting: Callable[[list[str]], None]) -> CheckResult:
+        versions = {"horovod": "0.28.1", "torch": "2.13.0"}
+        facts = HostFacts(python="3.11.2", packages=versions, gpus=2, agent="/usr/bin/distmon-agent")
+        names = [host.name for host in self._plan.members]
+        reports = [HostReport(host=name, ssh_target=name, facts=facts, clock_offset_s=0.002) for name in names]
+        return CheckResult(reports=reports, findings=[], interfaces=["eth0"])
+
+    def cancel(self) -> None:
+        """There is nothing to end."""
+
+
+async def launch(path: Path) -> None:
+    """The launch form, filled in."""
+    form = Form(command="python train.py --epochs 30", np="4", min_np="2", max_np="8", hosts="node-a:2,node-b:2")
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        Path("train.py").touch()
+        with patch("distmon.tui.screens.launch.check_hosts", lambda plan, agent: AskedHosts(plan)):
+            app = DistmonApp(Nothing(), environment=ENVIRONMENT, opening=("launch", form))
+            async with app.run_test(size=SIZE) as pilot:
+                while not (isinstance(app.cockpit.page, Launch) and app.cockpit.page.planned.checked):
+                    await pilot.pause(0.1)
+                await pilot.pause(0.4)
+                path.write_text(app.export_screenshot(title="distmon"), encoding="utf-8")
+
+
 if __name__ == "__main__":
     chosen = Path(sys.argv[1]) if len(sys.argv) > 1 else demo_session()
     asyncio.run(overview(DOCS / "overview.svg", chosen))
     asyncio.run(tour(DOCS / "tour"))
+    asyncio.run(launch(DOCS / "tour" / "launch.svg"))

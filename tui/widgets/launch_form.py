@@ -22,8 +22,8 @@ NO_PRESET = "no preset"
 NOTES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "command": ("what runs: → completes, ↑ recalls an earlier one", ("command",)),
     "ranks": ("min and max make it elastic", ("np", "min_np", "max_np")),
-    "hosts": ("node1:2,node2:2, else here", ("hosts",)),
-    "network": ("else by itself", ("backend", "interface")),
+    "hosts": ("empty: this machine", ("hosts",)),
+    "network": ("empty: found by itself", ("backend", "interface")),
     "options": ("other flags of distmon run", ("options",)),
 }
 """Row -> what is said there while nothing is wrong, and the fields that it has."""
@@ -70,10 +70,13 @@ class LaunchForm(VerticalScroll, can_focus=False):
     DEFAULT_CSS = """
     LaunchForm { height: 1fr; scrollbar-size-vertical: 1; background: $background; }
     LaunchForm Horizontal { height: 1; }
-    LaunchForm Static { width: 10; color: $text-muted; text-wrap: nowrap; text-overflow: ellipsis; }
-    LaunchForm Static.word { width: auto; padding: 0 1 0 2; }
-    LaunchForm Static.note { width: 2fr; min-width: 0; padding: 0 0 0 2; }
-    LaunchForm Static.wrong { color: $error; text-style: bold; }
+    LaunchForm .word { width: auto; color: $secondary; padding: 0 1 0 2; }
+    LaunchForm .label { width: 10; padding: 0 0 0 1; }
+    LaunchForm .note { width: 2fr; color: $secondary; padding: 0 0 0 2; text-wrap: nowrap; text-overflow: ellipsis; }
+    LaunchForm .wrong { color: $error; text-style: bold; }
+    LaunchForm .word:ansi, LaunchForm .note:ansi { color: ansi_default; }
+    LaunchForm Input > .input--suggestion, LaunchForm SelectCurrent Static#label { color: $secondary; }
+    LaunchForm SelectCurrent.-has-value Static#label { color: $foreground; }
     LaunchForm Input { width: 3fr; }
     LaunchForm Input.number { width: 6; }
     LaunchForm Input.short { width: 16; }
@@ -211,7 +214,7 @@ class LaunchForm(VerticalScroll, can_focus=False):
 
 
 def _row(label: str, *parts: Widget) -> Horizontal:
-    return Horizontal(Static(f" {label}", markup=False), *parts)
+    return Horizontal(Static(label, classes="word label", markup=False), *parts)
 
 
 def _word(text: str) -> Static:
