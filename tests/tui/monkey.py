@@ -132,6 +132,7 @@ class Monkey:
     async def look(self, app: DistmonApp, pilot: Pilot[int]) -> None:
         """It must close what is open, show the help and take it away again, and be whole."""
         resize(app, 100, 30)
+        await pilot.pause()  # what was sent before is done first
         assert not too_small(100, 30)
         await self.until(app, pilot, "closes everything", lambda: self.is_plain(app), "escape")
         if app._exit:

@@ -8,10 +8,11 @@ import pytest
 from textual import events
 
 from distmon.core.synthetic import Script, session
+from distmon.tui.screens.launch import Launch
 from tests.tui.monkey import mouse, play, send
 
 if TYPE_CHECKING:
-    from tests.tui.conftest import FakePlayer, OpenApp
+    from tests.tui.conftest import FakeJob, FakePlayer, OpenApp, Settle
 
 ACTIONS = 150
 
@@ -29,6 +30,21 @@ async def test_a_prompt_that_a_click_took_the_keys_from_still_closes(open_app: O
         assert app.cockpit.prompting
         await pilot.press("escape")
         assert not app.cockpit.prompting
+
+
+async def test_a_question_gets_its_answer_though_a_field_had_the_keys(
+    open_app: OpenApp, settle: Settle, fake_job: type[FakeJob]
+) -> None:
+    job = fake_job()
+    async with open_app(session(Script(seconds=5)), job=job, size=(100, 30)) as (app, pilot, _):
+        app.cockpit.go("launch")
+        await settle(pilot)
+        await pilot.press("a", "ctrl+q", "n", "b", "ctrl+q")
+        assert app.cockpit.question
+        page = app.cockpit.page
+        assert isinstance(page, Launch) and page.form.form.command == "ab"
+        await pilot.press("y")
+        assert job.stopped == 1
 
 
 async def test_another_screen_closes_the_prompt(open_app: OpenApp) -> None:
@@ -49,7 +65,7 @@ async def test_a_second_click_beside_the_palette_does_nothing(open_app: OpenApp)
 
 
 @pytest.mark.parametrize("key", ["J", "o", "f5"])
-async def test_keys_that_come_while_the_app_is_left_do_nothing(open_app: OpenApp, fake_player: type[FakePlayer], key: str) -> None:
+async def test_keys_while_the_app_is_left_do_nothing(open_app: OpenApp, fake_player: type[FakePlayer], key: str) -> None:
     made = list(session(Script(seconds=5)))
     async with open_app(made, player=fake_player(made)) as (app, pilot, _):
         await pilot.press("q", key)

@@ -66,6 +66,8 @@ class Cockpit(Screen[None]):
         self.overlays = {name: TextPanel(name, 0, id=name) for name in ("help", "question")}
         self.pages: dict[str, Page] = {FIRST: make_page(FIRST, self)}
         self.page = self.pages[FIRST]
+        self._had_keys: Widget | None = None
+        """What had the keys before a question or the help."""
         self._came_from: tuple[float, float] | None = None
         """The moment that was visited, and where the recording was before."""
         self._steered = player is not None and not player.live
@@ -214,7 +216,25 @@ class Cockpit(Screen[None]):
     def choose(self, question: str, answers: Answers, also: Mapping[str, str] | None = None) -> None:
         """Put a question with an answer per key over the screen; Escape closes it. `also`: other keys for the same."""
         self.question, self._answers, self._also = question, answers, dict(also or {})
+        self._take_keys()
         self.rearrange()
+
+    def _take_keys(self) -> None:
+        """What lies under a question or the help must not write the keys down that are meant for it."""
+        if self.focused is not None:
+            self._had_keys = self.focused
+            self.set_focus(None)
+
+    def _give_keys_back(self) -> None:
+        if self._had_keys is not None and not self.question and not self.helping:
+            had, self._had_keys = self._had_keys, None
+            if self.focused is None and had.is_mounted and had.display:
+                self.set_focus(had)
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        """A click, or a page that has got its place."""
+        if self.question or self.helping:
+            self._take_keys()
 
     def on_key(self, event: events.Key) -> None:
         self.note = ""
@@ -227,6 +247,7 @@ class Cockpit(Screen[None]):
     def _answer(self, key: str) -> None:
         answers, self.question, self._answers = self._answers, "", {}
         self.rearrange()
+        self._give_keys_back()
         _, act = answers.get(key, ("", None))
         if act is not None:
             act()
@@ -274,7 +295,10 @@ class Cockpit(Screen[None]):
 
     def toggle_help(self) -> None:
         self.helping = not self.helping
+        if self.helping:
+            self._take_keys()
         self.rearrange()
+        self._give_keys_back()
 
     def action_search(self) -> None:
         target = self.page.filter_target
