@@ -44,9 +44,12 @@ class Facts(Struct, frozen=True, kw_only=True):
     """What the script uses through Horovod, by its own lines: torch, tensorflow."""
 
 
-def gather(spec: JobSpec) -> Facts:
-    """Look everything up. Raises DistmonError or UsageError, one line each."""
-    hosts, repeated = merged(_hosts(spec))
+def gather(spec: JobSpec, *, ask_script: bool = True) -> Facts:
+    """Look everything up; without `ask_script` the hosts of a discovery script stay unknown.
+
+    Raises DistmonError or UsageError, one line each.
+    """
+    hosts, repeated = merged(_hosts(spec) if ask_script or not spec.discovery_script else [])
     script = _script(spec)
     addresses = _local_addresses()
     return Facts(
@@ -186,5 +189,5 @@ def _local_addresses() -> dict[str, str]:
 def _address(host: str) -> str | None:
     try:
         return socket.gethostbyname(host)
-    except OSError:
+    except (OSError, UnicodeError):  # a part of the name can be too long
         return None

@@ -6,14 +6,15 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
-from distmon.core.errors import DistmonError
+from distmon.core.errors import DistmonError, told
 from distmon.launcher.facts import gather, training_python
 from distmon.launcher.flags import job_spec
 from distmon.launcher.form import Form, words_of, wrong_fields
 from distmon.launcher.horovod import decide
-from distmon.launcher.plan import Plan
+from distmon.launcher.plan import Notice, Plan
 from distmon.launcher.settings import Settings, completed
 from distmon.launcher.spec import JobSpec
 
@@ -33,7 +34,10 @@ def command_line(form: Form) -> str:
 
 
 def preview(form: Form, settings: Settings, cwd: str, environment: Mapping[str, str]) -> Preview:
-    """Looks up what planning needs: host names, the training's Python, a discovery script's answer. May take seconds."""
+    """Looks up what planning needs: host names, the training's Python. May take seconds.
+
+    A discovery script is not run: it may be written only in part.
+    """
     wrong = wrong_fields(form)
     if wrong:
         return Preview(form=form, wrong=wrong)
@@ -47,15 +51,20 @@ def preview(form: Form, settings: Settings, cwd: str, environment: Mapping[str, 
         return _planned(form, spec)
     except DistmonError as error:
         return Preview(form=form, wrong={field: str(error).removeprefix("-H: ")})
+    except OSError as error:  # a name that is too long, a folder that is closed
+        return Preview(form=form, wrong={"command": told(error)})
 
 
 def _planned(form: Form, spec: JobSpec) -> Preview:
     """Raises DistmonError for hosts that cannot be known."""
-    facts = gather(spec)
+    facts = gather(spec, ask_script=False)
     if facts.missing_script:
         return Preview(form=form, wrong={"command": f"there is no script {facts.missing_script} here"})
     try:
-        return Preview(form=form, wrong={}, plan=decide(spec, facts, Path("job")))
+        plan = decide(spec, facts, Path("job"))
     except DistmonError as error:
         field = "backend" if form.backend == "torchrun" else "interface"
         return Preview(form=form, wrong={field: str(error)})
+    unknown = [Notice("info", "the hosts are those that the discovery script names when the job starts")]
+    notices = [*(unknown if spec.discovery_script else []), *plan.notices]
+    return Preview(form=form, wrong={}, plan=msgspec.structs.replace(plan, notices=notices))

@@ -24,9 +24,9 @@ def adopt_orphans() -> bool:
     return _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
-def die_with_parent() -> None:
-    """Have the kernel kill this process when its parent dies; for use between fork and exec."""
-    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+def die_with_parent(signum: int = signal.SIGKILL) -> None:
+    """Have the kernel end this process when its parent dies; for use between fork and exec."""
+    _prctl(PR_SET_PDEATHSIG, signum)
 
 
 def _pids() -> List[int]:

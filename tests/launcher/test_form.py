@@ -114,6 +114,30 @@ def test_what_only_looking_shows_is_said_of_its_field_too(tmp_path: Path, form: 
     assert list(found.wrong) == [field] and says in found.wrong[field] and found.plan is None
 
 
+def test_a_discovery_script_is_not_run_while_it_is_written(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("")
+    options = "--host-discovery-script 'touch ran'"
+    found = preview(Form(command=f"{sys.executable} a.py", options=options), Settings(), str(tmp_path), os.environ)
+    assert found.plan is not None and found.plan.places() == [] and not (tmp_path / "ran").exists()
+    assert any("discovery script" in notice.text for notice in found.plan.notices)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        Form(command=f"{sys.executable} {'x' * 300}.py"),
+        Form(command="x" * 5000),
+        Form(command=f"{sys.executable} -c 1", hosts="ü" * 80 + ":1"),
+        Form(command=f"{sys.executable} -c 1", hosts=".".join(["a"] * 200) + ":1"),
+        Form(command=f"{sys.executable} ~nobody-there/x.py"),
+    ],
+    ids=["long script", "long command", "long name", "many names", "home"],
+)
+def test_odd_words_are_told_of_and_break_nothing(tmp_path: Path, form: Form) -> None:
+    found = preview(form, Settings(), str(tmp_path), os.environ)
+    assert found.plan is not None or all("\n" not in text for text in found.wrong.values())
+
+
 def test_the_plan_says_which_rank_runs_where(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("")
     settings = Settings(hosts=["localhost:3"])

@@ -284,7 +284,7 @@ async def test_letters_are_written_and_escape_goes_back(open_app: OpenApp, settl
 
 @pytest.mark.parametrize(
     ("word", "path"),
-    [("tr", "train.py"), ("./tr", "./train.py"), ("da", "data/"), *((word, None) for word in ("train.py", "no", "", "no/x"))],
+    [("tr", "train.py"), ("./tr", "./train.py"), ("da", "data/"), *((w, None) for w in ("train.py", "no", "", "no/x", "~no/x"))],
 )
 def test_paths_are_completed(folder: Path, word: str, path: str | None) -> None:
     assert completed_path(folder, word) == path

@@ -111,7 +111,9 @@ def _spec(arguments: argparse.Namespace) -> JobSpec:
 
 def launched(words: list[str]) -> Left:
     """The job of these words of `distmon run`, to its end."""
-    parser = argparse.ArgumentParser(prog="distmon run", allow_abbrev=False)
+    from distmon.tui.cli.main import Parser
+
+    parser = Parser(prog="distmon run", allow_abbrev=False)
     parser.add_argument("--debug", action="store_true")
     add_arguments(parser)
     own, others = split_words(words)

@@ -6,13 +6,16 @@ import argparse
 import asyncio
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from distmon.core.errors import DistmonError, UsageError
+from distmon.launcher.driver.processes import die_with_parent
 from distmon.replay.paths import new_recording
 from distmon.replay.session_file import open_session
 from distmon.tui.cli import replay
@@ -105,7 +108,12 @@ def _started(words: list[str]) -> tuple[subprocess.Popen[bytes], Path]:
         raise UsageError("there is no command to run; write it after --, as in: distmon serve run -np 2 -- python train.py")
     recording = new_recording(script_of(command), new_session_id())
     headless = ["--headless", "--record", str(recording)]
-    job = subprocess.Popen([*DISTMON, "run", *headless, *words], stdin=subprocess.DEVNULL, start_new_session=True)
+    job = subprocess.Popen(
+        [*DISTMON, "run", *headless, *words],
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+        preexec_fn=partial(die_with_parent, signal.SIGTERM),
+    )
     while not _can_be_read(recording):
         if job.poll() is not None:
             raise DistmonError("the job did not start")

@@ -21,7 +21,7 @@ from distmon.launcher.form import Form, form_of, words_of
 from distmon.launcher.plan import Plan
 from distmon.launcher.presets import delete_preset, save_preset
 from distmon.launcher.preview import Preview, command_line, preview
-from distmon.launcher.settings import Settings, load_settings, preset_of
+from distmon.launcher.settings import FILE_NAME, Settings, load_settings, preset_of
 from distmon.replay.glance import glance
 from distmon.replay.paths import recordings, sessions_folder
 from distmon.tui.bindings import Command, bindings_for, commands_for, key_name
@@ -80,8 +80,7 @@ class Launch(Page):
     @dataclass
     class Checked(Message):
         check: HostCheck
-        result: CheckResult | None
-        """None where the check could not be made."""
+        result: CheckResult
 
     def __init__(self, frame: Frame, name: str) -> None:
         super().__init__(frame, name)
@@ -206,12 +205,7 @@ class Launch(Page):
 
     @work(thread=True, group="ask", exclusive=True)
     def _ask_beside(self, check: HostCheck) -> None:
-        try:
-            result = check.run(partial(self._tell_waiting, check))
-        except OSError:
-            self.post_message(self.Checked(check, None))
-            raise
-        self.post_message(self.Checked(check, result))
+        self.post_message(self.Checked(check, check.run(partial(self._tell_waiting, check))))
 
     def _tell_waiting(self, check: HostCheck, hosts: list[str]) -> None:
         self.post_message(self.Waiting(check, hosts))
@@ -225,9 +219,8 @@ class Launch(Page):
         if event.check is not self._check:
             return
         self._check = None
-        reports = {report.host: report for report in event.result.reports} if event.result is not None else {}
-        findings = event.result.findings if event.result is not None else ()
-        self.planned = replace(self.planned, reports=reports, findings=findings, waiting=(), checked=True)
+        reports = {report.host: report for report in event.result.reports}
+        self.planned = replace(self.planned, reports=reports, findings=event.result.findings, waiting=(), checked=True)
         self.redraw()
 
     # --- actions --------------------------------------------------------------------------------------------------
@@ -263,6 +256,8 @@ class Launch(Page):
         except DistmonError as error:
             self.frame.say(str(error))
         self.form.offer(sorted(self._settings.presets), self.preset)
+        if self._settings.hosts or self._settings.hostfile:
+            self.form.hints["hosts"] = f"empty: those of {FILE_NAME}"
 
     def on_launch_form_preset_chosen(self, event: LaunchForm.PresetChosen) -> None:
         try:

@@ -43,7 +43,8 @@ class ScalingPage(Page):
         self.panels = {"runs": self.table, "bars": self.bars, "laws": self.laws}
         self.baseline: str | None = None
         self._runs = {LIVE: Run("this session", state="too few steps yet")}
-        self._runs |= {str(path): Run(path.name) for path, _ in list(recordings(sessions_folder()))[:LISTED]}
+        found = [] if self.frame.rights.served else list(recordings(sessions_folder()))[:LISTED]
+        self._runs |= {str(path): Run(path.name) for path, _ in found}
         self._live_stamp: SpeedStamp | None = None
         self._laws: Scaling | None = None
 

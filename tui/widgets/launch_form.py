@@ -55,7 +55,7 @@ def completed_path(folder: Path, word: str) -> str | None:
     try:
         with os.scandir(folder / Path(parent + slash).expanduser()) as entries:
             found = sorted((entry.name, entry.is_dir()) for entry in entries if entry.name.startswith(start))
-    except OSError:
+    except (OSError, RuntimeError):  # there is no such folder, or no such user
         return None
     if not found or found[0] == (start, False):
         return None
@@ -116,7 +116,8 @@ class LaunchForm(VerticalScroll, can_focus=False):
         backends = [(name, name) for name in BACKENDS]
         self.backend = Select[str](backends, value=BACKENDS[0], allow_blank=False, compact=True, id="backend")
         self.presets = Select[str]([], prompt=NO_PRESET, compact=True, id="preset")
-        self.notes = {row: Static(hint, classes="note", markup=False, id=f"note_{row}") for row, (hint, _) in NOTES.items()}
+        self.hints = {row: hint for row, (hint, _) in NOTES.items()}
+        self.notes = {row: Static(hint, classes="note", markup=False, id=f"note_{row}") for row, hint in self.hints.items()}
         made = {action: Button(label, id=action, compact=True) for action, label in buttons.items()}
         self.of_presets = [button for action, button in made.items() if action.endswith("_preset")]
         self.buttons = [button for button in made.values() if button not in self.of_presets]
@@ -163,11 +164,11 @@ class LaunchForm(VerticalScroll, can_focus=False):
 
     def say(self, wrong: Mapping[str, str]) -> None:
         """What is wrong with which field, beside it; the first of them in full below the command, where there is room."""
-        for row, (hint, fields) in NOTES.items():
+        for row, (_, fields) in NOTES.items():
             text = next((wrong[field] for field in fields if field in wrong), "")
             if row == "command" and not text:
                 text = next((f"{NAMES.get(field, field)}: {words}" for field, words in wrong.items()), "")
-            self.notes[row].update(f"✖ {clean(text)}" if text else hint)
+            self.notes[row].update(f"✖ {clean(text)}" if text else self.hints[row])
             self.notes[row].set_class(bool(text), "wrong")
 
     def recall(self, step: int) -> bool:
