@@ -51,6 +51,52 @@ done:
     return sums;
 }
 
+/* As Batch in batches.py has them, for steps of which all the usual columns are known; `numbers` are those of `part`. */
+static PyObject *usual_batch(PyObject *part, const uint32_t *numbers, PyObject *first_step, Py_ssize_t count, double origin,
+                             PyObject *columns) {
+    uint64_t sums[6] = {0};
+    for (Py_ssize_t i = 0; i < 6 * count; i++)
+        sums[i / count] += numbers[i];
+    const uint32_t *starts = numbers + 6 * count;
+    double begin = origin + starts[0] / 1e9;
+    double end = origin + ((uint64_t)starts[count - 1] + numbers[count - 1]) / 1e9;
+    unsigned long long d = sums[0], a = sums[1], b = sums[2], c = sums[3], e = sums[4], samples = sums[5];
+    return Py_BuildValue("OnddOO(nKKnKKKKnnnn)", first_step, count, begin, end, columns, part, count, d, samples, count, a, b, c,
+                         e, count, count, count, count);
+}
+
+static PyObject *usual_batches(PyObject *module, PyObject *args) {
+    PyObject *object, *first_steps, *counts, *columns, *found = NULL;
+    double origin;
+    Py_buffer view;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OdO!O!O", &object, &origin, &PyList_Type, &first_steps, &PyTuple_Type, &counts, &columns) ||
+        get_numbers(object, &view) < 0)
+        return NULL;
+    Py_ssize_t workers = PyTuple_Size(counts), length = view.len / (Py_ssize_t)sizeof(uint32_t), place = 0;
+    found = PyList_Size(first_steps) == workers ? PyList_New(workers) : NULL;
+    if (found == NULL && !PyErr_Occurred())
+        PyErr_SetString(PyExc_ValueError, "lists of different lengths");
+    for (Py_ssize_t i = 0; found != NULL && i < workers; i++) {
+        Py_ssize_t count = PyLong_AsSsize_t(PyTuple_GetItem(counts, i));
+        PyObject *part = NULL, *batch = NULL;
+        if (count < 1 || count > (length - place) / 7) {
+            if (!PyErr_Occurred())
+                PyErr_SetString(PyExc_ValueError, "columns of different lengths");
+        } else {
+            part = PySequence_GetSlice(object, place, place + 7 * count);
+        }
+        if (part != NULL)
+            batch = usual_batch(part, (const uint32_t *)view.buf + place, PyList_GetItem(first_steps, i), count, origin, columns);
+        Py_XDECREF(part);
+        place += 7 * count;
+        if (batch == NULL || PyList_SetItem(found, i, batch) < 0)
+            Py_CLEAR(found);
+    }
+    PyBuffer_Release(&view);
+    return found;
+}
+
 /* Adds a part of a row; -1 with an error set. */
 static int add_row(PyObject *object, uint64_t *sums, Py_ssize_t begin, Py_ssize_t length) {
     Py_buffer view;
@@ -130,6 +176,7 @@ static PyObject *tuple_sums(PyObject *module, PyObject *tuples) {
 static PyMethodDef functions[] = {
     {"column_sums", column_sums, METH_VARARGS, "The sum of each column of `count` numbers but the last."},
     {"row_sums", row_sums, METH_VARARGS, "The sums over rows of each of `length` numbers from `begin` on."},
+    {"usual_batches", usual_batches, METH_VARARGS, "The fields of a batch of each worker of a table with the usual columns."},
     {"tuple_sums", tuple_sums, METH_O, "The sums of tuples, place by place."},
     {NULL, NULL, 0, NULL},
 };

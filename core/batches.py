@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from distmon.core.columns import column_sums, tuple_sums
+from distmon.core.columns import column_sums, tuple_sums, usual_batches
 from distmon.core.events import AnyEvent, NodeStepsRecorded, StepsRecorded
 from distmon.core.step_table import COLUMNS, known_columns
 
@@ -150,10 +150,23 @@ def told_by(event: AnyEvent) -> list[tuple[int, str, Batch]]:
     if not isinstance(event, NodeStepsRecorded):
         return []
     table, origin = event.table, event.origin
+    if table.columns is USUAL and usual_batches is not None:
+        fields = usual_batches(table.numbers, origin, event.first_steps, table.counts, USUAL)
+        return [
+            (rank, worker, _new(Batch, batch)) for rank, worker, batch in zip(event.ranks, event.workers, fields, strict=True)
+        ]
     rows = zip(event.ranks, event.workers, event.first_steps, table.counts, table.rows(), strict=True)
     return [
         (rank, worker, make_batch(first, count, origin, table.columns, numbers)) for rank, worker, first, count, numbers in rows
     ]
+
+
+def aligned(event: AnyEvent) -> bool:
+    """Whether it tells of the same steps of several workers, with the usual columns, all known."""
+    if not isinstance(event, NodeStepsRecorded) or event.table.columns is not USUAL:
+        return False
+    firsts, counts = event.first_steps, event.table.counts
+    return firsts.count(firsts[0]) == len(firsts) and counts.count(counts[0]) == len(counts)
 
 
 def single_events(event: AnyEvent) -> Iterator[StepsRecorded]:

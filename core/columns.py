@@ -25,6 +25,7 @@ def tuple_sums_python(tuples: list[tuple[int, ...]]) -> tuple[int, ...]:
     return tuple(map(sum, zip(*tuples, strict=True)))
 
 
+usual_batches = None if _native is None else _native.usual_batches
 column_sums = column_sums_python if _native is None else _native.column_sums
 row_sums = row_sums_python if _native is None else _native.row_sums
 tuple_sums = tuple_sums_python if _native is None else _native.tuple_sums

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from distmon.core import events as ev
-from distmon.core.batches import Batch, told_by
+from distmon.core.batches import Batch, aligned, told_by
 from distmon.core.clocks import certain_offset, moved, node_of
 from distmon.core.death import death
 from distmon.core.energy import add_power
@@ -239,21 +239,23 @@ def _steps_recorded(state: SessionState, event: ev.StepsRecorded | ev.NodeStepsR
         return
     _hear(state, event.node)
     generation = _generation(state, event.generation)
-    told = [(rank, worker, new) for rank, worker, batch in told if (new := generation.new_steps(rank, worker, batch)) is not None]
-    if not told:
-        return
-    begin, end = min([batch.begin for *_, batch in told]), max([batch.end for *_, batch in told])
+    if not (all_new := generation.all_new(told)):
+        told = [(rank, worker, new) for rank, worker, batch in told if (new := generation.new_steps(rank, worker, batch))]
+        if not told:
+            return
+    batches = [batch for _, _, batch in told]
+    begin, end = min([batch[2] for batch in batches]), max([batch[3] for batch in batches])
     if event.generation > 0 and not generation.ranks:
         detail = f"generation {event.generation}"
         state.membership.append(ev.MembershipChanged(at=begin, change="resumed", rank=told[0][0], detail=detail))
-    added = generation.add(told, event.epoch)
+    added = generation.add(told, event.epoch, aligned=all_new and aligned(event))
     if event.epoch is not None:
         for rank, *_ in told:
             _rank(state, rank).epoch = event.epoch
         add_steps(state.epochs, event.epoch, event.generation, (begin, end), added)
     if state.job.status != "ended":
         state.job.status = "running"
-    _add_to_history(state, [batch for *_, batch in told], (begin, end), added)
+    _add_to_history(state, batches, (begin, end), added)
     if state.hang_watch.stacks:
         _go_on(state, end)
 

@@ -220,11 +220,11 @@ class JobSeries:
     sampled: bool = True
     """False once a step came without its number of samples."""
 
-    def add(self, batches: Sequence[Batch]) -> Sums:
-        """Adds batches of different ranks, those of the same steps in one go; gives the sums of all."""
-        first, count = batches[0].first_step, batches[0].steps
-        if all(batch[:2] == (first, count) and batch.usual for batch in batches):
-            rows = [batch.numbers for batch in batches]
+    def add(self, batches: Sequence[Batch], *, aligned: bool = False) -> Sums:
+        """Adds batches of different ranks and gives their sums; `aligned` says that they are usual ones of the same steps."""
+        if aligned:
+            first, count = batches[0].first_step, batches[0].steps
+            rows = [batch[5] for batch in batches]
             self._add(first, row_sums(rows, 0, count), row_sums(rows, 5 * count, count), len(rows))
             return add_up([batch.sums for batch in batches])
         for batch in batches:
@@ -324,6 +324,14 @@ class Generation:
     series: JobSeries = field(default_factory=JobSeries)
     arrivals: Arrivals = field(default_factory=Arrivals)
 
+    def all_new(self, told: Sequence[tuple[int, str, Batch]]) -> bool:
+        """Whether none of the steps is there already."""
+        for rank, worker, batch in told:
+            known = self.ranks.get(rank)
+            if known is not None and batch[0] <= known.last_step and known.worker == worker:
+                return False
+        return True
+
     def new_steps(self, rank: int, worker: str, batch: Batch) -> Batch | None:
         """The batch without the steps that are there already, which an agent that was started again tells once more."""
         known = self.ranks.get(rank)
@@ -331,7 +339,7 @@ class Generation:
             return batch
         return batch.without_first(known.last_step + 1 - batch.first_step)
 
-    def add(self, told: Sequence[tuple[int, str, Batch]], epoch: int | None) -> Totals:
+    def add(self, told: Sequence[tuple[int, str, Batch]], epoch: int | None, *, aligned: bool = False) -> Totals:
         """Adds each batch to its rank and to the job, and gives the sums of all; the worker tells who had the rank."""
         ranks = self.ranks
         for rank, worker, batch in told:
@@ -339,4 +347,4 @@ class Generation:
                 made = ranks[rank] = RankSteps(rank)
             made.add(batch, worker, epoch)
         self.arrivals.add(told, self.world_size or max(len(ranks), 2))
-        return Totals.of(self.series.add([batch for _, _, batch in told]))
+        return Totals.of(self.series.add([batch for _, _, batch in told], aligned=aligned))
