@@ -74,7 +74,7 @@ def open_once(path: Path) -> float:
 def seek_times(path: Path) -> list[float]:
     """CPU seconds of each seek, the state included."""
     opened, source, spent = open_session(path), random.Random(1), []
-    player = Player(opened, index=open_index(opened))
+    player = Player(opened, index=open_index(opened), beside=False)
     for _ in range(SEEKS):
         target = source.uniform(0, player.duration_s)
         begun = time.process_time()

@@ -85,7 +85,7 @@ async def picture(app: DistmonApp, path: Path, screen: str, keys: tuple[str, ...
 
 async def overview(path: Path, recording: Path) -> None:
     """The landing screen on a recording."""
-    player = Player(open_session(recording))
+    player = Player(open_session(recording), beside=False)
     player.seek(AT_S)
     player.pause()
     await picture(DistmonApp(player, player, environment=ENVIRONMENT), path, "overview")
