@@ -10,6 +10,7 @@ import contextlib
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
@@ -24,8 +25,10 @@ from distmon.launcher.plan import Plan
 from distmon.launcher.reports import HostFacts, HostReport
 from distmon.replay.paths import demo_session
 from distmon.replay.player import Player
+from distmon.replay.recorder import Recorder
 from distmon.replay.session_file import open_session
 from distmon.tui.app import DistmonApp
+from distmon.tui.rewind import Rewind
 from distmon.tui.screens.launch import Launch
 
 DOCS = Path(__file__).parent
@@ -131,8 +134,53 @@ async def launch(path: Path) -> None:
                 path.write_text(app.export_screenshot(title="distmon"), encoding="utf-8")
 
 
+BESIDE = Script(ranks=8, nodes=2, seconds=120, gpus_per_node=4, epochs=40)
+
+
+async def a_and_b(path: Path) -> None:
+    """A session beside a recording of one with a slow rank."""
+    state = SessionState()
+    for event in session(BESIDE):
+        if event.at <= BESIDE.start + 80:
+            apply(state, event)
+    with tempfile.TemporaryDirectory() as folder:
+        other = Path(folder) / "before-tuning.jsonl"
+        with Recorder(other) as recorder:
+            for event in session(replace(BESIDE, seconds=140, slow_rank=5, delay_s=0.014, seed=3)):
+                recorder.write(event)
+        app = DistmonApp(Nothing(), state=state, environment=ENVIRONMENT, opening=("against", other))
+        async with app.run_test(size=SIZE) as pilot:
+            await pilot.pause(0.4)
+            for _ in range(3):  # read, then moved
+                await app.workers.wait_for_complete()
+                await pilot.pause(0.2)
+            path.write_text(app.export_screenshot(title="distmon"), encoding="utf-8")
+
+
+async def rewound(path: Path) -> None:
+    """A live session that stands still at a moment of a while ago."""
+    with tempfile.TemporaryDirectory() as folder, Recorder(Path(folder) / "live.jsonl") as recorder:
+        state = SessionState()
+        for event in session(replace(BESIDE, slow_rank=5, delay_s=0.03)):
+            if event.at <= BESIDE.start + 110:
+                recorder.write(event)
+                apply(state, event)
+        recorder.flush()
+        rewind = Rewind(Nothing(), state, recorder)
+        app = DistmonApp(rewind, rewind, state=state, environment=ENVIRONMENT)
+        async with app.run_test(size=SIZE) as pilot:
+            rewind.seek(68.0)
+            while rewind.busy or app.state is state:
+                await pilot.pause(0.1)
+            await pilot.pause(0.8)
+            path.write_text(app.export_screenshot(title="distmon"), encoding="utf-8")
+        rewind.close()
+
+
 if __name__ == "__main__":
     chosen = Path(sys.argv[1]) if len(sys.argv) > 1 else demo_session()
     asyncio.run(overview(DOCS / "overview.svg", chosen))
     asyncio.run(tour(DOCS / "tour"))
     asyncio.run(launch(DOCS / "tour" / "launch.svg"))
+    asyncio.run(a_and_b(DOCS / "tour" / "against.svg"))
+    asyncio.run(rewound(DOCS / "tour" / "rewound.svg"))
