@@ -32,6 +32,8 @@ class WorkerLife:
     signal: str = ""
     expected: bool = False
     removed: bool = False
+    cause: str = ""
+    """Of its death, in words, where signal and exit code do not say it."""
     lost: bool = False
     """Its host or the way to it was lost: when it died is not known."""
 
@@ -129,7 +131,7 @@ class ElasticState:
             if (life.host, life.local_rank) == (event.host, event.local_rank):
                 life.exited, life.exit_code, life.signal = event.at, event.exit_code, event.signal
                 life.expected, life.removed, life.rank = event.expected, event.removed, event.rank
-                life.lost = bool(event.cause) and not event.signal
+                life.cause, life.lost = event.cause, bool(event.cause) and not event.signal
                 return
 
     def change(self, event: ev.MembershipChanged) -> None:

@@ -85,9 +85,14 @@ def _launch_progressed(state: SessionState, event: ev.LaunchProgressed) -> None:
 
 def _ranks_assigned(state: SessionState, event: ev.RanksAssigned) -> None:
     _generation(state, event.generation).world_size = event.world_size
+    living = {_slot(rank): (rank.pid, rank.started_at) for rank in state.ranks.values() if rank.exited_at is None}
     for place in event.places:
         rank = _rank(state, place.rank)
-        rank.host, rank.local_rank = place.host, place.local_rank
+        if _slot(rank) != (place.host, place.local_rank):
+            # Another worker holds the rank from now on: one that is there already, or one that is started for it.
+            rank.host, rank.local_rank = place.host, place.local_rank
+            rank.pid, rank.started_at = living.get(_slot(rank), (None, None))
+            _lives(rank)
     ranks = "1 rank" if event.world_size == 1 else f"{event.world_size} ranks"
     _say(state, event.at, "info", f"rendezvous {event.generation}: {ranks}")
     if _elastic(state):
@@ -99,8 +104,8 @@ def _ranks_assigned(state: SessionState, event: ev.RanksAssigned) -> None:
 def _worker_started(state: SessionState, event: ev.WorkerStarted) -> None:
     rank = _rank(state, event.rank)
     rank.host, rank.local_rank, rank.pid = event.host, event.local_rank, event.pid
-    rank.started_at, rank.exited_at, rank.exit_code, rank.signal, rank.cause = event.at, None, None, "", ""
-    rank.stopped = False
+    rank.started_at = event.at
+    _lives(rank)
     _answers(state, event.host, event.at)
     if state.job.first_worker_at is None or event.at < state.job.first_worker_at:
         state.job.first_worker_at = event.at
@@ -111,8 +116,10 @@ def _worker_started(state: SessionState, event: ev.WorkerStarted) -> None:
 
 def _worker_exited(state: SessionState, event: ev.WorkerExited) -> None:
     rank = _rank(state, event.rank)
-    rank.exit_code, rank.signal, rank.cause, rank.exited_at = event.exit_code, event.signal, event.cause, event.at
-    rank.stopped = event.expected
+    # The last one of a worker whose slot is gone may come when its rank is another's.
+    if _slot(rank) == (event.host, event.local_rank) or rank.local_rank is None:
+        rank.exit_code, rank.signal, rank.cause, rank.exited_at = event.exit_code, event.signal, event.cause, event.at
+        rank.stopped = event.expected
     if _elastic(state):
         state.elastic.exit(event)
         _member(state, event, "worker_exited", _how_it_left(event))
@@ -122,6 +129,15 @@ def _worker_exited(state: SessionState, event: ev.WorkerExited) -> None:
     else:
         cause = death(event.signal, event.exit_code, event.cause)
         _say(state, event.at, "error", f"rank {event.rank} died: {cause}", event.rank, event.host)
+
+
+def _slot(rank: RankState) -> tuple[str, int | None]:
+    return rank.host, rank.local_rank
+
+
+def _lives(rank: RankState) -> None:
+    """What is known of an end was another worker's."""
+    rank.exited_at, rank.exit_code, rank.signal, rank.cause, rank.stopped = None, None, "", "", False
 
 
 def _how_it_left(event: ev.WorkerExited) -> str:

@@ -89,5 +89,5 @@ def _losses(state: SessionState, since: float) -> Iterator[_Loss]:
             yield _Loss(change.at, f"{change.host} {_LEAVES[change.change]}", change.host, None)
     for life in reversed(state.elastic.lives):
         if life.exited is not None and life.exited > since and life.exit_code and not life.expected:
-            how = death(life.signal, life.exit_code, "")
+            how = death(life.signal, life.exit_code, life.cause)
             yield _Loss(life.exited, f"rank {life.rank} on {life.host} died: {how}", life.host, life.rank)

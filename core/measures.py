@@ -292,7 +292,8 @@ RECENT = 32
 
 
 def rank_rows(state: SessionState) -> list[RankRow]:
-    """One row per rank, in order."""
+    """One row per rank, in order: of an elastic job, those that its last round has given out."""
+    world = state.elastic.rounds[-1].world_size if state.elastic.rounds else None
     generation = current_generation(state)
     skip = steps_set_aside(generation) if generation else 0
     taking_part = generation.ranks if generation else {}
@@ -302,6 +303,8 @@ def rank_rows(state: SessionState) -> list[RankRow]:
     usual = quantile(exposed, 0.5)
     rows = []
     for number in sorted(state.ranks.keys() | taking_part.keys()):
+        if world is not None and number >= world:
+            continue
         known, made, recent = state.ranks.get(number), taking_part.get(number), recents.get(number)
         own = recent.exposed_communication if recent else None
         rows.append(

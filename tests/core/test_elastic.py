@@ -10,7 +10,9 @@ from distmon.core import elastic
 from distmon.core import events as ev
 from distmon.core.elastic_lanes import lanes
 from distmon.core.fold import apply
+from distmon.core.measures import rank_rows
 from distmon.core.state import SessionState
+from distmon.core.verdicts import verdicts
 from distmon.core.wall import wall_split
 
 STEP_S = 0.5
@@ -386,3 +388,22 @@ def test_a_worker_whose_probe_never_spoke_is_in_no_part_that_it_was_not_seen_in(
     assert books is not None
     assert set(books.lost.parts().values()) == {0.0}
     assert (books.training_s, books.unexplained_s) == pytest.approx((10.0, 10.0))
+
+
+def test_a_rank_that_another_worker_takes_over_lives_with_it() -> None:
+    """The host of rank 1 is given up; rank 2 becomes rank 1, and nobody is rank 2. A late word of the dead changes nothing."""
+    story = begun("a", "b", "c")
+    for rank, host in enumerate("abc"):
+        story.steps(host, rank, 0, 10.0, 12)
+    story.exits(30.0, "b", 1, 255, cause="b did not answer for 14 s")
+    before = story.folded()
+    assert before.ranks[1].exit_code == 255
+    said = next(verdict for verdict in verdicts(before) if verdict.kind == "below_capacity")
+    assert said.text.startswith("rank 1 on b died: b did not answer for 14 s")
+    story.round(46.5, 1, "a", "c")
+    story.steps("a", 0, 1, 49.0, 2)
+    story.exits(50.0, "b", 1, 255, cause="b did not answer for 34 s")
+    state = story.folded()
+    assert [(row.rank, row.host) for row in rank_rows(state)] == [(0, "a"), (1, "c")]
+    taken = state.ranks[1]
+    assert (taken.host, taken.exit_code, taken.exited_at, taken.cause, taken.started_at) == ("c", None, None, "", 2.0)
