@@ -111,6 +111,7 @@ class DistmonApp(App[int]):
     def get_default_screen(self) -> Screen[None]:
         self.take_events()
         self.cockpit = Cockpit(facts(self.state), self.player, self.job, self.rights)
+        self.cockpit.opening = self._opening
         self.acting = Acting(self.cockpit, self.job, self.rights)
         return self.cockpit
 
@@ -124,8 +125,6 @@ class DistmonApp(App[int]):
         self.set_interval(self._frame_s, self.frame)
         self.call_after_refresh(freeze_garbage)
         self.call_after_refresh(self._read_settings)
-        if self._opening is not None:
-            self.call_after_refresh(self.cockpit.go, *self._opening)
 
     # --- data -----------------------------------------------------------------------------------------------------
 

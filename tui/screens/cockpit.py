@@ -51,6 +51,8 @@ class Cockpit(Screen[None]):
     ) -> None:
         super().__init__()
         self.facts, self.player, self.job, self.rights = facts, player, job, rights or Rights()
+        self.opening: tuple[str, object] | None = None
+        """The screen to begin with, and its subject; the landing screen without it."""
         self.cross: float | None = None
         self.note = ""
         self.helping = False
@@ -85,6 +87,8 @@ class Cockpit(Screen[None]):
 
     def on_mount(self) -> None:
         self.rearrange()
+        if self.opening is not None:
+            self.go(*self.opening)
 
     def on_resize(self, event: events.Resize) -> None:
         self.rearrange()

@@ -9,8 +9,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import ClassVar
 
 from textual import work
+from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.timer import Timer
 from textual.widgets import Input
@@ -58,7 +60,12 @@ def check_hosts(plan: Plan, agent: str) -> HostCheck:
 class Launch(Page):
     """Looking things up and asking hosts is done beside the screen; what was asked for last is shown."""
 
-    BINDINGS = bindings_for("launch")
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *bindings_for("launch"),
+        # At once, before the field has the key: what is typed next, and came with it, belongs to the next field.
+        Binding("tab", "screen.next_panel", priority=True, show=False),
+        Binding("shift+tab", "screen.previous_panel", priority=True, show=False),
+    ]
 
     @dataclass
     class StartAsked(Message):
