@@ -1,4 +1,4 @@
-/* What the probe does at every PyTorch step, in machine code: the same as hot.py, which serves where this was not built.
+/* What the probe does at every step, in machine code: the same as hot.py, which serves where this was not built.
 
    A step's cost is mostly that of code and data which the training has driven out of the processor's caches since the last
    one, and a Python function brings along many times as much of both as the few instructions that are needed.
@@ -30,7 +30,17 @@ typedef PyObject *(*Vectorcall)(PyObject *callable, PyObject *const *args, size_
 extern PyObject *PyObject_Vectorcall(PyObject *callable, PyObject *const *args, size_t count, PyObject *names)
     __attribute__((weak));
 
-enum { INPUT_WAIT, COMPUTE, EXPOSED, OPTIMIZER };
+enum { INPUT_WAIT, COMPUTE, EXPOSED, OPTIMIZER, GRAPH };
+
+/* What `in_graph` says: hot.py. */
+enum { NO_GRAPH, PLAIN };
+
+/* Calls of a graph that wait for their times, at most: graph_times.py. */
+enum { HELD = 256 };
+
+/* Where a TimedCall keeps what else it needs. */
+enum { NAMESPACE, NAME, UNHOOKED };
+enum { CALLS, DUE, TRACED };
 enum { STEP_RECORD = 1 };
 
 /* ring.py's _STEP_SLOT. */
@@ -56,11 +66,13 @@ enum { PAYLOAD_AT = 20, SLOT_END = offsetof(StepSlot, micro_batches) + sizeof(ui
 
 static PyObject *method_type, *shape_name;
 
-static int64_t now_ns(void) {
+static int64_t clock_ns(clockid_t clock) {
     struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
+    clock_gettime(clock, &time);
     return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
+
+static int64_t now_ns(void) { return clock_ns(CLOCK_MONOTONIC); }
 
 /* ---- Slots: the records of a ring --------------------------------------------------------------------------------- */
 
@@ -137,7 +149,8 @@ static PyType_Spec Slots_spec = {"_native.Slots", sizeof(Slots), 0, Py_TPFLAGS_D
 typedef struct {
     PyObject_HEAD
     unsigned long thread;
-    unsigned long long feeding;
+    unsigned long long feeding, graph;
+    long long in_graph, flush_at;
     long long step, generation, epoch, start, mark, cut;
     long long wait, compute, exposed, optimizer, samples, batches, backwards;
     char attention, in_step, manual, seen_all;
@@ -158,6 +171,9 @@ static void Counters_dealloc(Counters *self) {
 static PyMemberDef Counters_members[] = {
     {"thread", T_ULONG, offsetof(Counters, thread), 0, NULL},
     {"feeding", T_ULONGLONG, offsetof(Counters, feeding), 0, NULL},
+    {"graph", T_ULONGLONG, offsetof(Counters, graph), 0, NULL},
+    NUMBER(in_graph),
+    NUMBER(flush_at),
     NUMBER(step),
     NUMBER(generation),
     NUMBER(epoch),
@@ -212,6 +228,13 @@ static void mark_gpu(Counters *self, int phase) {
         tell(self, PyObject_CallMethod(self->gpu, "mark", "i", phase));
 }
 
+static void begin_step(Counters *self, int64_t end) {
+    self->step++;
+    self->start = end;
+    self->wait = self->compute = self->exposed = self->optimizer = self->cut = 0;
+    self->samples = self->batches = self->backwards = 0;
+}
+
 /* Writes the step that ends at `end`, if it is a plain one: nothing about it needs more than its numbers. */
 static int end_plain_step(Counters *self, int64_t end) {
     StepSlot slot;
@@ -231,10 +254,7 @@ static int end_plain_step(Counters *self, int64_t end) {
     slot.samples = (int32_t)self->samples;
     slot.micro_batches = (uint16_t)self->batches;
     Slots_store((Slots *)self->slots, &slot);
-    self->step++;
-    self->start = end;
-    self->wait = self->compute = self->exposed = self->optimizer = self->cut = 0;
-    self->samples = self->batches = self->backwards = 0;
+    begin_step(self, end);
     return 1;
 }
 
@@ -245,7 +265,8 @@ typedef struct {
     int what;
     Vectorcall vectorcall;
     Counters *counters;
-    PyObject *original, *count_samples, *namespace, *name, *unhooked, *hooked;
+    PyObject *original, *helper, *hooked, *more[3];
+    PyObject *sized;
     PyObject *dictionary;
 } TimedCall;
 
@@ -260,35 +281,33 @@ static PyMemberDef TimedCall_members[] = {
 static PyObject *TimedCall_vectorcall(PyObject *self, PyObject *const *args, size_t count, PyObject *names);
 
 static int TimedCall_init(TimedCall *self, PyObject *args, PyObject *kwargs) {
-    PyObject *counters, *original, *count_samples = Py_None, *namespace = Py_None, *name = Py_None, *unhooked = Py_None;
-    int what;
+    PyObject *counters, *original, *helper = Py_None, *more[3] = {Py_None, Py_None, Py_None};
+    int what, i;
     (void)kwargs;
-    if (!PyArg_ParseTuple(args, "iOO|OOOO", &what, &counters, &original, &count_samples, &namespace, &name, &unhooked))
+    if (!PyArg_ParseTuple(args, "iOO|OOOO", &what, &counters, &original, &helper, more, more + 1, more + 2))
         return -1;
-    if (what < INPUT_WAIT || what > OPTIMIZER || PyObject_IsInstance(counters, counters_type) != 1 ||
-        (what == EXPOSED && !PyDict_Check(namespace))) {
+    if (what < INPUT_WAIT || what > GRAPH || PyObject_IsInstance(counters, counters_type) != 1 ||
+        (what == EXPOSED && !PyDict_Check(more[NAMESPACE])) || (what == GRAPH && !PyList_Check(more[CALLS]))) {
         PyErr_SetString(PyExc_ValueError, "no such call is timed");
         return -1;
     }
     self->what = what;
     self->vectorcall = PyObject_Vectorcall != NULL ? TimedCall_vectorcall : NULL;
-    self->hooked = what == EXPOSED ? PyDict_GetItemWithError(namespace, name) : Py_None;
+    self->hooked = what == EXPOSED ? PyDict_GetItemWithError(more[NAMESPACE], more[NAME]) : Py_None;
     self->dictionary = PyDict_New();
     if (self->hooked == NULL || self->dictionary == NULL)
         return -1;
     self->counters = (Counters *)counters;
     self->original = original;
-    self->count_samples = count_samples;
-    self->namespace = namespace;
-    self->name = name;
-    self->unhooked = unhooked;
+    self->helper = helper;
     Py_INCREF(counters);
     Py_INCREF(original);
-    Py_INCREF(count_samples);
-    Py_INCREF(namespace);
-    Py_INCREF(name);
-    Py_INCREF(unhooked);
+    Py_INCREF(helper);
     Py_INCREF(self->hooked);
+    for (i = 0; i < 3; i++) {
+        self->more[i] = more[i];
+        Py_INCREF(more[i]);
+    }
     return 0;
 }
 
@@ -296,11 +315,12 @@ static void TimedCall_dealloc(TimedCall *self) {
     PyTypeObject *type = Py_TYPE(self);
     Py_XDECREF((PyObject *)self->counters);
     Py_XDECREF(self->original);
-    Py_XDECREF(self->count_samples);
-    Py_XDECREF(self->namespace);
-    Py_XDECREF(self->name);
-    Py_XDECREF(self->unhooked);
+    Py_XDECREF(self->helper);
     Py_XDECREF(self->hooked);
+    Py_XDECREF(self->more[0]);
+    Py_XDECREF(self->more[1]);
+    Py_XDECREF(self->more[2]);
+    Py_XDECREF(self->sized);
     Py_XDECREF(self->dictionary);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
     Py_DECREF(type);
@@ -316,20 +336,35 @@ static PyObject *TimedCall_get(PyObject *self, PyObject *instance, PyObject *own
 }
 
 /* Samples in a batch: the first dimension of the first tensor in it. What the default collation makes of a data set of
-   tuples is looked at here, anything else by count_samples. */
+   tuples is looked at here, anything else by count_samples. A tensor's length is its first dimension too, and is there
+   without a shape made for the question; so it is asked for where the last shape of that type agreed with it. */
 static long long samples_of(TimedCall *self, PyObject *batch) {
-    PyObject *shape = NULL, *size = NULL;
+    PyObject *tensor = NULL, *shape = NULL, *size = NULL;
     long long samples;
     if (PyList_CheckExact(batch) && PyList_Size(batch) > 0)
-        shape = PyObject_GetAttr(PyList_GetItem(batch, 0), shape_name);
+        tensor = PyList_GetItem(batch, 0);
+    if (tensor != NULL && (PyObject *)Py_TYPE(tensor) == self->sized) {
+        samples = PyObject_Length(tensor);
+        if (samples >= 0)
+            return samples;
+        PyErr_Clear();
+    }
+    if (tensor != NULL)
+        shape = PyObject_GetAttr(tensor, shape_name);
     if (shape != NULL && PyTuple_Check(shape) && PyTuple_Size(shape) > 0) {
         size = PyTuple_GetItem(shape, 0);
         Py_INCREF(size);
+        if (PyObject_Length(tensor) == PyLong_AsLongLong(size)) {
+            Py_XDECREF(self->sized);
+            self->sized = (PyObject *)Py_TYPE(tensor);
+            Py_INCREF(self->sized);
+        }
+        PyErr_Clear();
     }
     Py_XDECREF(shape);
     if (size == NULL) {
         PyErr_Clear();
-        size = PyObject_CallFunctionObjArgs(self->count_samples, batch, NULL);
+        size = PyObject_CallFunctionObjArgs(self->helper, batch, NULL);
     }
     if (size == NULL) {
         give_up(self->counters);
@@ -350,11 +385,13 @@ typedef struct {
     PyObject *args, *kwargs;
 } Arguments;
 
-static PyObject *call(TimedCall *self, const Arguments *given) {
+static PyObject *call_of(PyObject *function, const Arguments *given) {
     if (given->row != NULL)
-        return PyObject_Vectorcall(self->original, given->row, given->count, given->names);
-    return PyObject_Call(self->original, given->args, given->kwargs);
+        return PyObject_Vectorcall(function, given->row, given->count, given->names);
+    return PyObject_Call(function, given->args, given->kwargs);
 }
+
+static PyObject *call(TimedCall *self, const Arguments *given) { return call_of(self->original, given); }
 
 static PyObject *first(const Arguments *given) {
     if (given->row != NULL)
@@ -409,11 +446,11 @@ static PyObject *timed_synchronize(TimedCall *self, const Arguments *given) {
     int64_t now;
     if (!counters->in_step)
         counters->mark = now_ns();
-    if (PyDict_SetItem(self->namespace, self->name, self->unhooked) < 0)
+    if (PyDict_SetItem(self->more[NAMESPACE], self->more[NAME], self->more[UNHOOKED]) < 0)
         give_up(counters);
     result = call(self, given);
     PyErr_Fetch(&kind, &value, &traceback);
-    if (PyDict_SetItem(self->namespace, self->name, self->hooked) < 0)
+    if (PyDict_SetItem(self->more[NAMESPACE], self->more[NAME], self->hooked) < 0)
         give_up(counters);
     PyErr_Restore(kind, value, traceback);
     if (result == NULL)
@@ -443,8 +480,52 @@ static PyObject *timed_step(TimedCall *self, const Arguments *given) {
     return result;
 }
 
+/* Notes a call that is a step and nothing but a step; its times wait for what the graph says of them. */
+static void note_call(TimedCall *self, int64_t start, int64_t wall, int64_t end) {
+    Counters *counters = self->counters;
+    long long duration = end - counters->start - counters->cut;
+    PyObject *row = Py_BuildValue("(LLLLLLLLLLLLL)", counters->step, counters->generation, counters->epoch,
+                                  (long long)end - duration, duration, counters->wait, counters->compute, counters->exposed,
+                                  counters->optimizer, counters->samples, counters->batches, (long long)wall,
+                                  (long long)(end - start));
+    if (row == NULL || PyList_Append(self->more[CALLS], row) < 0)
+        give_up(counters);
+    Py_XDECREF(row);
+    counters->mark = end;
+    begin_step(counters, end);
+    if (end > counters->flush_at || PyList_Size(self->more[CALLS]) >= HELD)
+        tell(counters, PyObject_CallFunctionObjArgs(self->more[DUE], NULL));
+}
+
+static PyObject *timed_graph(TimedCall *self, const Arguments *given) {
+    Counters *counters = self->counters;
+    PyObject *result, *kind, *value, *traceback;
+    int64_t start, wall, end;
+    int traced;
+    if (counters->thread != PyThread_get_thread_ident() || counters->graph != (unsigned long long)(uintptr_t)first(given) ||
+        counters->attention || counters->in_graph != NO_GRAPH || counters->manual)
+        return call_of(self->helper, given);
+    counters->in_graph = PLAIN;
+    start = now_ns();
+    wall = clock_ns(CLOCK_REALTIME);
+    result = call(self, given);
+    end = now_ns();
+    traced = counters->in_graph != PLAIN;
+    counters->in_graph = NO_GRAPH;
+    if (traced) {
+        PyErr_Fetch(&kind, &value, &traceback);
+        tell(counters, PyObject_CallFunction(self->more[TRACED], "LLLi", (long long)start, (long long)wall, (long long)end,
+                                             result != NULL));
+        PyErr_Restore(kind, value, traceback);
+    } else if (result != NULL)
+        note_call(self, start, wall, end);
+    return result;
+}
+
 /* On another thread, in a forked child and inside what is no training: one comparison, and through. */
 static PyObject *timed(TimedCall *self, const Arguments *given) {
+    if (self->what == GRAPH)
+        return timed_graph(self, given);
     if (self->counters->thread != PyThread_get_thread_ident())
         return call(self, given);
     switch (self->what) {

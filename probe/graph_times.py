@@ -13,11 +13,10 @@ import time
 from threading import Lock
 from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 
+from .hot import HELD
 from .ring import UNSEEN, monotonic_ns
 from .steps import StepTimer
 
-HELD = 256
-"""Calls held back at most. Each writes one row, or as many as it has inner steps."""
 PERIOD_NS = 1_000_000_000
 NOTHING = (0, 0)
 """The half of a row that is not written."""
@@ -53,7 +52,10 @@ class GraphTimes:
         self._unread = 0
         self._emptying = Lock()
         self._held: List[Held] = []
-        self._flushed_ns = monotonic_ns()
+        self.calls: List[Tuple[int, ...]] = []
+        """Calls after those that `_held` holds, each a step of its own: the ring's numbers as counted, the wall clock at the
+        call's start, its duration (`hot.timed_calls` adds to this very list)."""
+        timer.flush_at = monotonic_ns() + PERIOD_NS
 
     # Into the graph
 
@@ -119,30 +121,41 @@ class GraphTimes:
 
     def hold(self, numbers: Tuple[int, ...], calls: List[Call], reduced: bool) -> None:
         """Keep a step until its times are read, which happens here when it is time."""
+        self._held += [self._as_held(row) for row in self.calls]
+        self.calls.clear()
         self._held.append(Held(numbers, calls, reduced))
-        if len(self._held) >= HELD or monotonic_ns() - self._flushed_ns > PERIOD_NS:
+        if len(self._held) >= HELD or monotonic_ns() > self._timer.flush_at:
             self.flush()
+
+    def _as_held(self, row: Tuple[int, ...]) -> Held:
+        numbers = (*row[:5], *self._timer.seen_of(row[5:9], row[9], 1))
+        return Held(numbers, [Call(row[11] / 1e9, row[12], 1)], True)
 
     def flush(self) -> None:
         """Read the times back and write the steps that waited for them."""
         held, self._held = self._held, []
-        self._flushed_ns = monotonic_ns()
-        if not held:
+        plain, self.calls[:] = self.calls[:], []
+        self._timer.flush_at = monotonic_ns() + PERIOD_NS
+        if not held and not plain:
             return
-        wanted = sum(call.rows for step in held for call in step.calls)
         batches, reductions = self._empty()
-        if batches and len(batches) != wanted:
+        if batches and len(batches) != len(plain) + sum(call.rows for step in held for call in step.calls):
             self._timer.unseen("samples", LOST)
             batches = []
-        if reductions and len(reductions) != sum(step.reduced * step.calls[-1].rows for step in held):
+        if reductions and len(reductions) != len(plain) + sum(step.reduced * step.calls[-1].rows for step in held):
             self._timer.unseen("exposed_communication", LOST)
             reductions = []
+        there, reduced = iter(batches), iter(reductions)
         write = self._timer.ring.step
         for step in held:
-            rows = [[batches.pop(0) if batches else (0.0, 0.0) for _ in range(call.rows)] for call in step.calls]
-            reduction = [reductions.pop(0) for _ in range(step.calls[-1].rows)] if reductions and step.reduced else []
+            rows = [[next(there, NOTHING) for _ in range(call.rows)] for call in step.calls]
+            reduction = [next(reduced) for _ in range(step.calls[-1].rows)] if reductions and step.reduced else []
             for numbers in finish(step, rows, reduction):
                 write(*numbers)
+        for row in plain:
+            batch, between = next(there, NOTHING), next(reduced, NOTHING)
+            numbers = finish_plain(row, batch, between)
+            write(*(numbers or finish(self._as_held(row), [[batch]], [between] if reductions else [])[0]))
 
     def unread(self) -> None:
         """A call wrote rows that belong to no step of ours."""
@@ -164,6 +177,17 @@ class GraphTimes:
         finally:
             self._emptying.release()
         return [row for row in zip(there, samples) if row[0]], [row for row in zip(before, after) if row[1]]
+
+
+def finish_plain(row: Tuple[int, ...], batch: Tuple[float, float], reduction: Tuple[float, float]) -> Tuple[int, ...]:
+    """The ring's numbers of one of `GraphTimes.calls`, if all of its times are there and in order; else empty."""
+    wall, duration = row[11] / 1e9, row[12]
+    wait = int((batch[0] - wall) * 1e9)
+    before, after = int((reduction[0] - wall) * 1e9), int((reduction[1] - wall) * 1e9)
+    if not (batch[1] and 0 <= wait <= before <= after <= duration):
+        return ()
+    counted = (row[5] + wait, row[6] + before - wait, row[7] + after - before, row[8] + duration - after)
+    return (*row[:5], *counted, int(batch[1]), 1)
 
 
 def finish(step: Held, batches: List[List[Tuple[float, float]]], reductions: List[Tuple[float, float]]) -> List[Tuple[int, ...]]:

@@ -1,12 +1,13 @@
-"""What runs at every PyTorch step, with the numbers that it counts: in machine code where that was built, else in Python.
+"""What runs at every step, with the numbers that it counts: in machine code where that was built, else in Python.
 
 A step's cost is mostly that of code and data which the training has driven out of the processor's caches since the last
 one. `_native.c` needs far less of both. What is here does the same, written out rather than called, and serves where the
 machine that distmon was installed on had no compiler, or is of another kind than this one.
 """
 
+import time
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
 from . import ring
 from .ring import monotonic_ns
@@ -17,6 +18,13 @@ if TYPE_CHECKING:
 Function = Callable[..., Any]
 
 INPUT_WAIT, COMPUTE, EXPOSED, OPTIMIZER = PHASES = range(4)
+GRAPH = 4
+
+NO_GRAPH, PLAIN, TRACING = range(3)
+"""Of the call of a `tf.function` that runs now: none, one that is a step and nothing else, one to be watched."""
+
+HELD = 256
+"""Calls held back at most. Each writes one row, or as many as it has inner steps."""
 
 
 class PlainCounters:
@@ -31,8 +39,11 @@ class PlainCounters:
         "epoch",
         "exposed",
         "feeding",
+        "flush_at",
         "generation",
         "gpu",
+        "graph",
+        "in_graph",
         "in_step",
         "manual",
         "mark",
@@ -50,6 +61,11 @@ class PlainCounters:
     """The one that is timed; 0 while nothing is, so that one comparison switches every hook off."""
     feeding: int
     """The id of the iterator that gave the last batch, if it is known to train; else 0."""
+    graph: int
+    """The id of the `tf.function` of which each call is a step, if there is one; else 0."""
+    in_graph: int
+    flush_at: int
+    """When calls that are held back are to be written."""
     step: int
     generation: int
     epoch: int
@@ -166,12 +182,49 @@ def plain_step(timer: "StepTimer", original: Function) -> Function:
     return step
 
 
+def plain_calls(
+    timer: "StepTimer",
+    original: Function,
+    watched: Function,
+    calls: List[Tuple[int, ...]],
+    due: Callable[[], None],
+    traced: Callable[[int, int, int, bool], None],
+) -> Function:
+    def __call__(function: Any, *args: Any, **kwargs: Any) -> Any:
+        if timer.thread != get_ident() or timer.graph != id(function) or timer.attention or timer.in_graph or timer.manual:
+            return watched(function, *args, **kwargs)
+        timer.in_graph = PLAIN
+        done = False
+        start, wall = monotonic_ns(), time.time_ns()
+        try:
+            result = original(function, *args, **kwargs)
+            done = True
+        finally:
+            end = monotonic_ns()
+            plain, timer.in_graph = timer.in_graph == PLAIN, NO_GRAPH
+            if not plain:
+                traced(start, wall, end, done)
+        if plain:
+            duration = end - timer.start - timer.cut
+            counted = (timer.wait, timer.compute, timer.exposed, timer.optimizer, timer.samples, timer.batches)
+            at = (timer.step, timer.generation, timer.epoch, end - duration, duration)
+            calls.append((*at, *counted, wall, end - start))
+            timer.mark = end
+            timer.begin_step(end)
+            if end > timer.flush_at or len(calls) >= HELD:
+                due()
+        return result
+
+    return __call__
+
+
 if TYPE_CHECKING or ring.native is None:
     Counters = PlainCounters
     timed_batches = plain_batches
     timed_backward = plain_backward
     timed_synchronize = plain_synchronize
     timed_step = plain_step
+    timed_calls = plain_calls
 else:
     Counters = ring.native.Counters
     TimedCall = ring.native.TimedCall
@@ -193,3 +246,18 @@ else:
     def timed_step(timer: "StepTimer", original: Function) -> Function:
         """`step` of an optimizer, timed; it ends the training step."""
         return TimedCall(OPTIMIZER, timer, original)
+
+    def timed_calls(
+        timer: "StepTimer",
+        original: Function,
+        watched: Function,
+        calls: List[Tuple[int, ...]],
+        due: Callable[[], None],
+        traced: Callable[[int, int, int, bool], None],
+    ) -> Function:
+        """`__call__` of a `tf.function`, timed: one that is a step and nothing else is added to `calls`.
+
+        Others are `watched`, and one that turned out to be no such call is told to `traced` (start, wall clock, end, whether
+        it returned). `due` is called when it is time to write what is in `calls`.
+        """
+        return TimedCall(GRAPH, timer, original, watched, calls, due, traced)

@@ -72,7 +72,11 @@ def _hook_callbacks(worker: Worker, module: Any) -> None:
         helper = getattr(model.optimizer, "_agg_helper", None)
         timer.passes_per_step = int(getattr(helper, "backward_passes_per_step", 1))
         if worker.tensorflow is not None:
+            worker.tensorflow.ask_again()
             worker.tensorflow.steps_in_call = _steps_in_call(model)
+            if worker.tensorflow.steps_in_call > 1:
+                before("on_train_batch_begin", batch_begins)
+                before("on_train_batch_end", batch_ends)
         timer.message(_describe(worker, model))
 
     def train_ends(callbacks: Any, logs: Any = None) -> None:
@@ -110,8 +114,6 @@ def _hook_callbacks(worker: Worker, module: Any) -> None:
     before("on_train_end", train_ends)
     before("on_epoch_begin", epoch_begins)
     before("on_epoch_end", epoch_ends)
-    before("on_train_batch_begin", batch_begins)
-    before("on_train_batch_end", batch_ends)
 
 
 def _steps_in_call(model: Any) -> int:

@@ -11,7 +11,7 @@ trained, was evaluated, and its time is taken out of the step into a span of its
 
 import os
 from threading import get_ident
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from .hot import COMPUTE, EXPOSED, INPUT_WAIT, OPTIMIZER, PHASES, Counters
 from .ring import UNSEEN, RingWriter, StepSink, monotonic_ns
@@ -72,6 +72,7 @@ class StepTimer(Counters):
         self.thread = get_ident()
         self.epoch = -1
         self.manual = False
+        self.flush_at = 0
         self.passes_per_step = 1
         """Batches that the optimizer gathers into one step."""
         self.gpu = None
@@ -92,6 +93,7 @@ class StepTimer(Counters):
         self._pending: List[int] = []
         self._training: Set[int] = set()
         self.feeding = 0
+        self.graph = self.in_graph = 0
         self._made: Dict[int, int] = {}
         self._seen.discard(INPUT_WAIT)
         self.seen_all = False
@@ -353,8 +355,12 @@ class StepTimer(Counters):
         else:
             phases = self._only_seen(step)
         sink(step, self.generation, self.epoch, end - duration, duration, *phases)
-        self.step = step + 1
-        self.start = end
+        self.begin_step(end)
+
+    def begin_step(self, now: int) -> None:
+        """A step has ended, and the next begins."""
+        self.step += 1
+        self.start = now
         self.wait = self.compute = self.exposed = self.optimizer = self.cut = 0
         self.samples = self.batches = self.backwards = 0
 
@@ -376,13 +382,17 @@ class StepTimer(Counters):
             self._explain(step)
         self._graph = 0
         counted = (self.wait, self.compute, self.exposed, self.optimizer)
+        return self.seen_of(counted, self.samples, self.batches or self.backwards or 1)
+
+    def seen_of(self, counted: Sequence[int], samples: int, batches: int) -> Tuple[int, ...]:
+        """The phases, samples and batches of a step of which so much was counted, with UNSEEN for what no hook can see."""
         phases = [number if phase in self._seen else UNSEEN for phase, number in zip(PHASES, counted)]
-        samples = self.samples if INPUT_WAIT in self._seen and self.samples >= 0 else UNSEEN
+        samples = samples if INPUT_WAIT in self._seen and samples >= 0 else UNSEEN
         if self._stated_samples is not None:
             samples = self._stated_samples
         elif self._samples_per_step is not None:
             samples = self._samples_per_step
-        return (*phases, samples, self.batches or self.backwards or 1)
+        return (*phases, samples, batches)
 
     def _explain(self, step: int) -> None:
         """Say why, once it is clear that it stays so."""

@@ -2,11 +2,13 @@
 
 import sys
 import weakref
+from contextlib import contextmanager
 from threading import get_ident
 from types import ModuleType
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, Iterator, List, Optional
 
 from .graph_times import Call, GraphTimes, wall_s
+from .hot import NO_GRAPH, PLAIN, TRACING, timed_calls
 from .patching import Function, cut, wrap
 from .ring import UNSEEN, monotonic_ns
 from .steps import COMPUTE, EXPOSED, OPTIMIZER, UNCOUNTABLE, StepTimer
@@ -63,6 +65,8 @@ class TensorFlowHooks:
         self._reduced: Any = weakref.WeakSet()
         self._call: Optional[Outermost] = None
         self._calls: List[Call] = []
+        self._plain: Callable[[], Any] = lambda: None
+        """The function of which each call is a step."""
         self._busy = False
         """An eager reduction or optimizer step runs; functions called by it are its own."""
 
@@ -85,6 +89,7 @@ class TensorFlowHooks:
         def make_tape(original: Function) -> Function:
             def DistributedGradientTape(*args: Any, **kwargs: Any) -> Any:
                 self.timer.passes_per_step = 1
+                self.ask_again()
                 return original(*args, **kwargs)
 
             return DistributedGradientTape
@@ -106,7 +111,7 @@ class TensorFlowHooks:
                 self._busy = False
             timer.communication_ends()
             return reduced
-        call = self._call
+        call = self._running()
         if call is None:
             timer.unseen("step", "gradients are reduced outside of a tf.function")
             return reduce(grads)
@@ -140,23 +145,40 @@ class TensorFlowHooks:
 
     def hook_functions(self, _: Any) -> None:
         """A call of a `tf.function` that reduces gradients is a step, and so is an eager `apply_gradients`."""
-        wrap(type(self.tf.function(lambda: None)), "__call__", self._timed_call)
+        timer, times = self.timer, self.times
 
-    def _timed_call(self, original: Function) -> Function:
-        timer = self.timer
+        def make(original: Function) -> Function:
+            def watched(function: Any, *args: Any, **kwargs: Any) -> Any:
+                return self._watched(original, function, args, kwargs)
 
-        def __call__(function: Any, *args: Any, **kwargs: Any) -> Any:
-            if timer.thread != get_ident() or self._busy:
-                if function in self._reduced:
-                    self.times.unread()
-                return original(function, *args, **kwargs)
-            if self._call is not None:
-                return self._nested(original, function, args, kwargs)
-            if function in self._training:
-                return self._train(original, function, args, kwargs)
-            return self._watch(original, function, args, kwargs)
+            return timed_calls(timer, original, watched, times.calls, lambda: timer.attempt("step", times.flush), self._traced)
 
-        return __call__
+        wrap(type(self.tf.function(lambda: None)), "__call__", make)
+
+    def _watched(self, original: Function, function: Any, args: Any, kwargs: Any) -> Any:
+        """A call that may be more than a step, or none."""
+        if self.timer.thread != get_ident() or self._busy:
+            if function in self._reduced:
+                self.times.unread()
+            return original(function, *args, **kwargs)
+        if self._running() is not None:
+            return self._nested(original, function, args, kwargs)
+        if function in self._training:
+            return self._train(original, function, args, kwargs)
+        return self._watch(original, function, args, kwargs)
+
+    def _running(self) -> Optional[Outermost]:
+        """The call that runs; something happens in it, so that it is more than a plain step."""
+        if self.timer.in_graph == PLAIN:
+            self.timer.in_graph = TRACING
+            self._call = Outermost(self._plain())
+        return self._call
+
+    def _traced(self, start: int, wall: int, end: int, returned: bool) -> None:
+        """A call that looked like a plain step was more."""
+        call, self._call = self._call, None
+        if call is not None and returned:
+            self._called(call.stack[0], 0.0 if call.trains else wall / 1e9, end - start)
 
     def _nested(self, original: Function, function: Any, args: Any, kwargs: Any) -> Any:
         """A function called while another is traced."""
@@ -174,12 +196,9 @@ class TensorFlowHooks:
 
     def _watch(self, original: Function, function: Any, args: Any, kwargs: Any) -> Any:
         """A function that has not trained yet: if it turns out to, while it is traced, this was its first step."""
-        call = self._call = Outermost(function)
         start = monotonic_ns()
-        try:
+        with self._called_as(function) as call:
             result = original(function, *args, **kwargs)
-        finally:
-            self._call = None
         if call.trains:
             self.timer.training_begins()
             self._called(function, 0.0, monotonic_ns() - start)
@@ -188,14 +207,19 @@ class TensorFlowHooks:
     def _train(self, original: Function, function: Any, args: Any, kwargs: Any) -> Any:
         start = monotonic_ns()
         self.timer.training_begins()
-        call = self._call = Outermost(function)
-        wall = wall_s()
-        try:
+        with self._called_as(function) as call:
+            wall = wall_s()
             result = original(function, *args, **kwargs)
-        finally:
-            self._call = None
         self._called(function, 0.0 if call.trains else wall, monotonic_ns() - start)
         return result
+
+    @contextmanager
+    def _called_as(self, function: Any) -> Iterator[Outermost]:
+        self._call, self.timer.in_graph = Outermost(function), TRACING
+        try:
+            yield self._call
+        finally:
+            self._call, self.timer.in_graph = None, NO_GRAPH
 
     def _called(self, function: Any, wall: float, duration: int) -> None:
         """A training function returned: a step, a micro-batch, or several steps at once (then Keras says how many)."""
@@ -206,6 +230,18 @@ class TensorFlowHooks:
         self._last_reduced = function in self._reduced
         if self.steps_in_call == 1 and len(self._calls) >= self.timer.passes_per_step:
             self._step(self._last_reduced, end)
+            if wall and self._last_reduced and self.timer.passes_per_step == 1 and self.timer.graph != id(function):
+                self._plain_from_now(function)
+
+    def _plain_from_now(self, function: Any) -> None:
+        """Each call of `function` is a step, as far as can be told."""
+        self.timer.graph = id(function)
+        # Another function may come to have the same id.
+        self._plain = weakref.ref(function, lambda _: self.ask_again())
+
+    def ask_again(self) -> None:
+        """It is no longer known of which function each call is a step."""
+        self.timer.graph = 0
 
     def _step(self, reduced: bool, end: int) -> None:
         calls, self._calls = self._calls, []
@@ -238,7 +274,7 @@ class TensorFlowHooks:
         timer, tf = self.timer, self.tf
 
         def __iter__(dataset: Any) -> Any:
-            if timer.thread != get_ident() or self._call or not tf.executing_eagerly():
+            if timer.thread != get_ident() or self._running() or not tf.executing_eagerly():
                 return original(dataset)
             timer.iterator_wanted()
             iterator = original(dataset)
@@ -256,9 +292,10 @@ class TensorFlowHooks:
                 return original(iterator)
             if not tf.executing_eagerly():
                 batch = original(iterator)
-                if self._call is not None:
-                    self._call.batch = [t for t in tf.nest.flatten(batch) if isinstance(t, tf.Tensor)]
-                    self._call.batch_noted = False
+                call = self._running()
+                if call is not None:
+                    call.batch = [t for t in tf.nest.flatten(batch) if isinstance(t, tf.Tensor)]
+                    call.batch_noted = False
                 return batch
             timer.batch_wanted(id(iterator))
             try:
@@ -282,7 +319,7 @@ class TensorFlowHooks:
 
         def make(original: Function) -> Function:
             def apply_gradients(*args: Any, **kwargs: Any) -> Any:
-                if timer.thread != get_ident() or self._busy or self._call or not tf.executing_eagerly():
+                if timer.thread != get_ident() or self._busy or self._running() or not tf.executing_eagerly():
                     return original(*args, **kwargs)
                 timer.optimizer_begins()
                 self._busy = True

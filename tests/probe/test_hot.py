@@ -1,10 +1,11 @@
-"""What runs at every torch step, compiled and in Python: the same numbers from the same calls, the script's errors untouched."""
+"""What runs at every step, compiled and in Python: the same numbers from the same calls, the script's errors untouched."""
 
 import importlib
 import importlib.util
 import shutil
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -231,6 +232,119 @@ def test_wrappers_look_like_what_they_wrap(bench: Bench) -> None:
     assert Owner.step(Owner()) == 7
     copied = type("Copied", (), dict(Owner.__dict__))
     assert copied().step() == 7
+
+
+class Graphs:
+    """Functions whose calls are timed as those of a `tf.function`, and what became of them."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.timer = timer = bench.timer
+        self.calls: list[tuple[int, ...]] = []
+        self.watched: list[tuple[Any, ...]] = []
+        self.traced: list[tuple[int, int, int, bool]] = []
+        self.flushed = 0
+
+        class Function:
+            def __call__(self, batch: Any = None, scale: int = 1) -> Any:
+                return batch() if callable(batch) else scale
+
+        def watched(function: Any, *args: Any, **kwargs: Any) -> str:
+            self.watched.append((function, *args, *kwargs.items()))
+            return "watched"
+
+        def flush() -> None:
+            self.flushed += len(self.calls)
+            self.calls.clear()
+
+        Function.__call__ = bench.hot.timed_calls(  # type: ignore[method-assign]
+            timer, Function.__call__, watched, self.calls, flush, lambda *told: self.traced.append(told)
+        )
+        self.training, self.other = Function(), Function()
+        timer.graph, timer.attention, timer.flush_at = id(self.training), False, 2**62
+
+
+@pytest.fixture
+def graphs(bench: Bench) -> Graphs:
+    return Graphs(bench)
+
+
+def test_calls_of_the_training_function_are_steps(graphs: Graphs) -> None:
+    timer = graphs.timer
+    begun, wall = timer.start, time.time_ns()
+    timer.wait = 5
+    assert graphs.training(scale=3) == 3
+    timer.cut = 7
+    assert graphs.training(None, 4) == 4
+    first, second = graphs.calls
+    assert (first[0], second[0], timer.step) == (0, 1, 2)
+    assert first[3] == begun and first[5:11] == (5, 0, 0, 0, 0, 0)
+    assert second[3] == first[3] + first[4] + 7
+    assert timer.start == timer.mark == second[3] + second[4]
+    assert 0 < first[12] <= first[4] and abs(first[11] - wall) < 60e9
+    assert not graphs.watched and not graphs.traced
+
+
+def test_other_calls_are_watched(graphs: Graphs) -> None:
+    timer = graphs.timer
+    assert graphs.other(1, scale=2) == "watched"
+    assert graphs.watched == [(graphs.other, 1, ("scale", 2))]
+    assert graphs.training(lambda: graphs.other(5)) == "watched"
+    for name in ("attention", "manual", "in_graph"):
+        setattr(timer, name, True)
+        assert graphs.training() == "watched"
+        setattr(timer, name, False)
+    other = threading.Thread(target=graphs.training)
+    other.start()
+    other.join()
+    assert len(graphs.watched) == 6 and len(graphs.calls) == 1
+
+
+def test_a_call_that_turns_out_to_trace_is_told(bench: Bench, graphs: Graphs) -> None:
+    def traces() -> str:
+        assert graphs.timer.in_graph == bench.hot.PLAIN
+        graphs.timer.in_graph = bench.hot.TRACING
+        return "traced"
+
+    def fails() -> None:
+        traces()
+        raise KeyError("mine")
+
+    assert graphs.training(traces) == "traced"
+    with pytest.raises(KeyError, match="mine"):
+        graphs.training(fails)
+    assert [returned for *_, returned in graphs.traced] == [True, False]
+    assert all(start <= end for start, _, end, _ in graphs.traced)
+    assert graphs.calls == [] and graphs.timer.in_graph == bench.hot.NO_GRAPH
+
+
+def test_an_error_in_a_call_is_no_step(bench: Bench, graphs: Graphs) -> None:
+    with pytest.raises(ZeroDivisionError):
+        graphs.training(lambda: 1 / 0)
+    assert graphs.calls == [] and graphs.timer.in_graph == bench.hot.NO_GRAPH
+    graphs.training()
+    assert len(graphs.calls) == 1
+
+
+def test_calls_are_written_when_they_are_due(bench: Bench, graphs: Graphs) -> None:
+    for _ in range(bench.hot.HELD + 3):
+        graphs.training()
+    assert (graphs.flushed, len(graphs.calls)) == (bench.hot.HELD, 3)
+    graphs.timer.flush_at = 0
+    graphs.training()
+    assert (graphs.flushed, len(graphs.calls)) == (bench.hot.HELD + 4, 0)
+
+
+def test_a_length_stands_for_a_shape_only_where_both_agree(bench: Bench) -> None:
+    class Sized(Tensor):
+        def __len__(self) -> int:
+            return self.shape[0]
+
+    class Grouped(Tensor):
+        def __len__(self) -> int:
+            return 99
+
+    bench.train([[Sized(4)], [Sized(3)], [Grouped(2)], [Grouped(5)], [Sized(1)]])
+    assert [step.samples for step in bench.steps()] == [4, 3, 2, 5, 1]
 
 
 def test_what_was_compiled_is_left_where_it_is(tmp_path: Path) -> None:
