@@ -13,6 +13,7 @@ import weakref
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from typing import IO
@@ -323,6 +324,10 @@ class Index:
         """Bytes of the kept state that `start_for` takes; 0 for the empty one."""
         last = bisect_right(self._keyframes, at, key=lambda kept: kept[0].at)
         return self._keyframes[last - 1][2] if last else 0
+
+    def seconds(self) -> Iterator[Second]:
+        """All, in order."""
+        return (self._seconds[index] for index in range(len(self._seconds)))
 
     def second_before(self, at: float) -> Second:
         """The last second whose earlier events all lie before the time."""

@@ -19,12 +19,13 @@ from distmon.core.events import AnyEvent
 from distmon.core.fold import apply
 from distmon.core.moments import Moment
 from distmon.core.pace import PacePoint
-from distmon.core.state import SessionState
+from distmon.core.state import OutputLine, SessionState
 from distmon.replay.background import Beside
 from distmon.replay.index import Index
 from distmon.replay.lines import START, Position, after
 from distmon.replay.marks import NAME_LENGTH, NamedMark, load_marks, save_marks
 from distmon.replay.open_index import open_index
+from distmon.replay.search import OutputSearch
 from distmon.replay.session_file import Notes, SessionFile, no_garbage_collection
 
 SLOWEST, FASTEST = 0.1, 1000.0
@@ -188,6 +189,10 @@ class Player:
             marks.append(NamedMark(at, name))
         save_marks(self._session.path, marks)
         self._marks, self._moments_of = sorted(marks), -1
+
+    def output_search(self, passes: Callable[[OutputLine], bool], words: Sequence[str] = ()) -> OutputSearch:
+        """Looks for a line of output in the whole recording, from any thread; `words` are in every line that passes."""
+        return OutputSearch(self._session, self._index, passes, words)
 
     def position_of_mark(self, name: str) -> float:
         """Of a viewer's mark or one that the training script set. Raises DistmonError when there is none of this name."""

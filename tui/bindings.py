@@ -85,6 +85,8 @@ COMMANDS: tuple[Command, ...] = (
         for where in ("left", "right")
     ),
     Command("only_rank", ("r",), "rank's output", "only the rank of the line under the cursor; again: all", "Find", "logs", 4),
+    Command("find(-1)", ("left_parenthesis",), "earlier line", "the filter, in all that was recorded before", "Find", "logs"),
+    Command("find(1)", ("right_parenthesis",), "later line", "the filter, in all that was recorded after", "Find", "logs"),
     Command("baseline", ("b",), "baseline", "compare with the selected run", "Find", "scaling", 4),
     Command("lock", ("c",), "lock", "A and B at the same step, time or epoch", "Find", "against", 4),
     Command("report", ("r",), "report", "the report of the selected recording", "Find", "sessions", 4),
@@ -130,7 +132,7 @@ COMMANDS: tuple[Command, ...] = (
 _NAMES = {
     "question_mark": "?", "slash": "/", "full_stop": ".", "comma": ",", "plus": "+", "minus": "-", "equals_sign": "=",
     "left_square_bracket": "[", "right_square_bracket": "]", "less_than_sign": "<",
-    "greater_than_sign": ">", "escape": "Esc", "enter": "Enter", "tab": "Tab",
+    "left_parenthesis": "(", "right_parenthesis": ")", "greater_than_sign": ">", "escape": "Esc", "enter": "Enter", "tab": "Tab",
     "shift+tab": "Shift+Tab", "pageup": "PgUp", "pagedown": "PgDn", "up": "↑", "down": "↓", "left": "←", "right": "→",
     "space": "Space", "home": "Home", "delete": "Del", "end": "End", "ctrl+c": "^C", "ctrl+p": "^P", "ctrl+q": "^Q",
     "ctrl+z": "^Z", "ctrl+y": "^Y", "ctrl+r": "^R", "ctrl+s": "^S", "ctrl+l": "^L",

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from distmon.core.events import AnyEvent
 from distmon.core.moments import Moment
 from distmon.core.pace import PacePoint
-from distmon.core.state import SessionState
+from distmon.core.state import OutputLine, SessionState
 
 if TYPE_CHECKING:
     from distmon.launcher.actions import AnyAction
+    from distmon.replay.search import OutputSearch
 
 
 class Source(Protocol):
@@ -96,6 +97,10 @@ class Player(Protocol):
 
     def seek(self, position_s: float) -> None:
         """To a moment. To the end of what goes on is to go on with it."""
+        ...
+
+    def output_search(self, passes: Callable[[OutputLine], bool], words: Sequence[str] = ()) -> OutputSearch:
+        """Looks for a line of output in all that was recorded, from any thread; `words` are in every line that passes."""
         ...
 
     def take_state(self) -> SessionState | None:

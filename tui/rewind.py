@@ -14,11 +14,12 @@ from distmon.core.events import AnyEvent
 from distmon.core.fold import apply
 from distmon.core.moments import Moment
 from distmon.core.pace import PacePoint
-from distmon.core.state import SessionState
+from distmon.core.state import OutputLine, SessionState
 from distmon.replay.background import Beside
 from distmon.replay.keyframe import decode_state, encode_state
 from distmon.replay.player import Player
 from distmon.replay.recorder import Recorder
+from distmon.replay.search import OutputSearch
 from distmon.replay.session_file import no_garbage_collection, open_session
 from distmon.tui.ports import Source
 
@@ -115,6 +116,9 @@ class Rewind:
             self._past = Player(open_session(self._recorder.path), clock=self._clock, index=self._recorder.index)
             self._past.pause()
         return self._past
+
+    def output_search(self, passes: Callable[[OutputLine], bool], words: Sequence[str] = ()) -> OutputSearch:
+        return self._replay.output_search(passes, words)
 
     # --- events -----------------------------------------------------------------------------------------------------
 

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections import deque
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from textual.app import App, ComposeResult
 
+from distmon.core import events as ev
 from distmon.core.state import LogEntry, OutputLine
+from distmon.replay.player import Player
+from distmon.replay.recorder import Recorder
+from distmon.replay.session_file import open_session
 from distmon.tui.view.logs import Feed, Kept, event_line, output_line
 from distmon.tui.widgets.log_view import LogView
+
+if TYPE_CHECKING:
+    from tests.tui.conftest import Grid, OpenApp, Settle
 
 
 def line(number: int, rank: int = 0) -> OutputLine:
@@ -91,3 +100,35 @@ async def test_lines_that_fall_off_the_far_end_do_not_break_a_paused_view() -> N
         log.extend(line(i) for i in range(30, 90))
         view.show(lines.update(log))
         assert view.draw_body(36, 10)[0].text.strip() == "0 │ line 60"
+
+
+async def test_a_line_that_only_the_recording_still_has_is_found(
+    open_app: OpenApp, settle: Settle, text_grid: Grid, tmp_path: Path
+) -> None:
+    with Recorder(tmp_path / "s.jsonl") as recorder:
+        recorder.write(ev.SessionStarted(at=1000.0, session_id="s", distmon_version="0"))
+        for second in range(30):
+            lines = [f"line {second} {i}" for i in range(400)]
+            lines[7] = "the Needle" if second == 3 else lines[7]
+            recorder.write(ev.OutputWritten(at=1001.0 + second, rank=0, host="h", local_rank=0, output="stdout", lines=lines))
+            recorder.write(ev.Ticked(at=1001.5 + second))
+    player = Player(open_session(tmp_path / "s.jsonl"), clock=lambda: 0.0)
+    player.pause()
+    player.seek(29.0)
+    async with open_app(player=player) as (app, pilot, _):
+        app.cockpit.go("logs")
+        app.frame()
+        await settle(pilot)
+        app.cockpit.page.set_filter("needle")
+        assert not any("the Needle" in row for row in text_grid(app))
+        await pilot.press("left_parenthesis")
+        await app.workers.wait_for_complete()
+        app.frame()
+        await settle(pilot)
+        assert any("the Needle" in row for row in text_grid(app))
+        assert 4.0 <= player.position_s < 5.0
+        await pilot.press("left_parenthesis")
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        assert "no such line" in text_grid(app)[-1]
+    player.close()

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import work
+from textual.message import Message
 
 from distmon.core.state import LogEntry, OutputLine
 from distmon.tui.bindings import bindings_for
+from distmon.tui.format import clock
 from distmon.tui.screens.arrange import Rows
 from distmon.tui.screens.page import Frame, Page
 from distmon.tui.view import chart
 from distmon.tui.view.facts import Facts
-from distmon.tui.view.logs import Feed, event_line, full_output_line
+from distmon.tui.view.filters import literal_words
+from distmon.tui.view.logs import FIELDS, Feed, event_line, full_output_line
 from distmon.tui.widgets.chart import Chart
 from distmon.tui.widgets.cursor_log import CursorLog
 from distmon.tui.widgets.log_view import LogLine
 
+if TYPE_CHECKING:
+    from distmon.replay.search import OutputSearch
+
 KEPT_LINES = 5_000
+ROUNDING_S = 0.001
+"""Past a line's own moment, so that the line is there."""
 
 
 class LinesPage(Page):
@@ -104,6 +115,8 @@ class Logs(LinesPage):
         super().__init__(frame, name)
         self.collapse = True
         self._feed = Feed(full_output_line, KEPT_LINES, collapse=True)
+        self._search: OutputSearch | None = None
+        """Under way through the recording."""
 
     def feed(self) -> Feed[OutputLine]:
         return self._feed
@@ -121,15 +134,71 @@ class Logs(LinesPage):
         error = self._feed.set_filter(rank, text, problems=self.choices.problems)
         dropped = facts.state.output_dropped
         notes = [error] * bool(error) + [f"rank {rank}"] * (rank is not None) + [f"{dropped:,} lines lost"] * bool(dropped)
-        return self._feed.update(facts.state.output), notes + ["same lines once"] * self.collapse
+        notes += ["same lines once"] * self.collapse
+        older = facts.state.output_lines - len(facts.state.output)
+        if older and self.frame.player is not None:
+            notes.append(f"( and ) look through {older:,} more")
+        return self._feed.update(facts.state.output), notes
 
     def close_topmost(self) -> bool:
+        if self._search is not None:
+            self._stop_search()
+            self.frame.say("stopped looking")
+            return True
         if super().close_topmost():
             return True
         if self.choices.only_rank is None:
             return False
         self.choices.only_rank = None
         return True
+
+    # --- what is on the disk --------------------------------------------------------------------------------------
+
+    @dataclass
+    class Found(Message):
+        """What a search has come to."""
+
+        search: OutputSearch
+        line: OutputLine | None
+
+    def action_find(self, step: int) -> None:
+        """The nearest line that passes the filter, before the oldest that is still here (-1) or after the moment (1)."""
+        player, state = self.frame.player, self.frame.facts.state
+        if player is None:
+            self.frame.say("this session is not recorded, and so there is nothing else to look through")
+            return
+        self._stop_search()
+        matcher = Feed(full_output_line, 1)
+        matcher.set_filter(self.choices.only_rank, self.choices.filters.get("lines", ""), problems=self.choices.problems)
+        words = literal_words(self.choices.filters.get("lines", ""), FIELDS)
+        self._search = player.output_search(matcher.passes, words)
+        at = state.now if step > 0 or not state.output else state.output[0].at
+        self.frame.say("looking through the recording; Esc stops")
+        self._look(self._search, at, step)
+
+    def _stop_search(self) -> None:
+        if self._search is not None:
+            self._search.cancel()
+            self._search = None
+
+    @work(thread=True, group="search")
+    def _look(self, search: OutputSearch, at: float, step: int) -> None:
+        self.post_message(self.Found(search, search.earlier(at) if step < 0 else search.later(at)))
+
+    def on_logs_found(self, event: Found) -> None:
+        player = self.frame.player
+        if event.search is not self._search or player is None:
+            return
+        self._search = None
+        if event.line is None:
+            self.frame.say("no such line in the rest of the recording")
+            return
+        player.pause()
+        player.seek(max(event.line.at - player.started_at, 0.0) + ROUNDING_S)
+        self.frame.say(f"at {clock(event.line.at)}, where the line was written")
+
+    def on_unmount(self) -> None:
+        self._stop_search()
 
     def action_collapse(self) -> None:
         self.collapse = not self.collapse

@@ -57,6 +57,13 @@ def read_filter(text: str, names: tuple[str, ...] = ()) -> Filter:
         return Filter(text, error=f"{error}: a regular expression")
 
 
+def literal_words(text: str, names: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Words of a filter, in small letters, that are in the text of every row that passes or in one of its fields of text."""
+    plain = [word.lower() for word in _words(text) if word[0] not in "!/~" and word.isascii()]
+    fields = {word for word in plain if (match := _FIELD.fullmatch(word)) and match[1] in names}
+    return tuple(w for w in plain if w not in fields and not set(w) & {'"', "\\"} and any(c.isalpha() for c in w))
+
+
 def _words(text: str) -> list[str]:
     """At blanks, but not within /.../."""
     return [match.group() for match in re.finditer(r"!?/(?:[^/\\]|\\.)*/|\S+", text)]

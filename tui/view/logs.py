@@ -77,7 +77,7 @@ class Feed(Generic[E]):
             self._kept.clear()
             self._same.clear()
         for entry in reversed(new):
-            if self._passes(entry) and not (self._collapse and self._is_same(entry)):
+            if self.passes(entry) and not (self._collapse and self._is_same(entry)):
                 self._keep(entry)
         self._last = log[-1] if log else None
         return Lines(self._kept, self._write)
@@ -104,7 +104,8 @@ class Feed(Generic[E]):
         kept.ranks.append(entry.rank)
         return True
 
-    def _passes(self, entry: E) -> bool:
+    def passes(self, entry: LogEntry | OutputLine) -> bool:
+        """Whether it passes the filter as it is now."""
         rank, wanted, problems = self._filter
         if rank is not None and entry.rank != rank:
             return False

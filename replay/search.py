@@ -1,0 +1,114 @@
+"""Looks for a line of the ranks' output in a recording of any size: what is on the disk, not what a state still holds.
+
+The index says where each second begins, so that the recording is read block by block, the nearest first, in little memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from distmon.core.events import OutputWritten
+from distmon.core.state import OutputLine
+from distmon.replay.index import Index
+from distmon.replay.lines import START, Position, read_lines
+from distmon.replay.session_file import SessionFile
+
+BLOCK_BYTES = 4 << 20
+_OUTPUT = b'{"kind":"output_written"'
+_decoder = msgspec.json.Decoder(OutputWritten)
+
+
+class Block(NamedTuple):
+    """A stretch of a recording; `end` is None for its last one."""
+
+    begin: Position
+    end: Position | None
+
+
+class OutputSearch:
+    """One search for a line that `passes`. It may run in a thread of its own; another may cancel it.
+
+    `words`, in small letters, are in every line that passes: where one of them is not, nothing is decoded.
+    """
+
+    def __init__(
+        self, session: SessionFile, index: Index, passes: Callable[[OutputLine], bool], words: Sequence[str] = ()
+    ) -> None:
+        self._session, self._index, self._passes = session, index, passes
+        self._words = [word.encode() for word in words]
+        self._cancelled = False
+        self.share = 0.0
+        """How much of what lies in the direction was read, 0 to 1."""
+
+    def cancel(self) -> None:
+        self._cancelled = True
+
+    def earlier(self, at: float) -> OutputLine | None:
+        """The last line before a time (seconds since the epoch) that passes."""
+        blocks = list(self._before(at))
+        for count, block in enumerate(reversed(blocks), 1):
+            found = [line for line in self._lines(block) if line.at < at and self._passes(line)]
+            if found or self._cancelled:
+                return found[-1] if found and not self._cancelled else None
+            self.share = count / len(blocks)
+        return None
+
+    def later(self, at: float) -> OutputLine | None:
+        """The first line after a time that passes."""
+        blocks = list(self._after(at))
+        for count, block in enumerate(blocks, 1):
+            found = next((line for line in self._lines(block) if line.at > at and self._passes(line)), None)
+            if found is not None or self._cancelled:
+                return found
+            self.share = count / len(blocks)
+        return None
+
+    def _before(self, at: float) -> Iterator[Block]:
+        """Of about BLOCK_BYTES each, in order, up to the time."""
+        begin = START
+        for second in self._index.seconds():
+            if second.at >= at:
+                yield Block(begin, second.position)
+                return
+            if _far(second.position) - _far(begin) >= BLOCK_BYTES:
+                yield Block(begin, second.position)
+                begin = second.position
+        yield Block(begin, None)
+
+    def _after(self, at: float) -> Iterator[Block]:
+        begin = self._index.second_before(at).position
+        for second in self._index.seconds():
+            if second.at > at and _far(second.position) - _far(begin) >= BLOCK_BYTES:
+                yield Block(begin, second.position)
+                begin = second.position
+        yield Block(begin, None)
+
+    def _lines(self, block: Block) -> Iterator[OutputLine]:
+        for line in read_lines(self._session.path, block.begin):
+            if self._cancelled or (block.end is not None and line.position.line >= block.end.line):
+                return
+            if line.data is not None and line.data.startswith(_OUTPUT) and self._may_pass(line.data):
+                yield from _output(line.data)
+
+    def _may_pass(self, data: bytes) -> bool:
+        if not self._words:
+            return True
+        small = data.lower()
+        return all(word in small for word in self._words)
+
+
+def _far(position: Position) -> int:
+    """Bytes from the start; in a compressed recording, of what is before its frame and of what is unfolded within it."""
+    return position.frame + position.skip
+
+
+def _output(data: bytes) -> Iterator[OutputLine]:
+    try:
+        event = _decoder.decode(data)
+    except msgspec.DecodeError:
+        return  # damaged, or half written: told of elsewhere
+    for text in event.lines:
+        yield OutputLine(event.at, event.rank, event.host, event.output, text)
