@@ -12,13 +12,16 @@ from distmon.core.side_by_side import LOCKS, Lock, Row, Side, Standing, curve, r
 from distmon.core.steady import SpeedStamp, SteadySpeed, run_speed, speed_stamp
 from distmon.replay.counterpart import Counterpart
 from distmon.tui.bindings import bindings_for
-from distmon.tui.screens.arrange import BOXED_WIDTH, Rows
+from distmon.tui.screens.arrange import Rows
 from distmon.tui.screens.page import Frame, Page
 from distmon.tui.view import against as view
 from distmon.tui.view.facts import Facts
 from distmon.tui.widgets.chart import Chart
 from distmon.tui.widgets.table import Table
 from distmon.tui.widgets.text_panel import TextPanel
+
+WIDE = 150
+"""From here on the table has all of its columns beside the chart."""
 
 Wanted = tuple[Lock, Standing]
 
@@ -46,7 +49,7 @@ class AgainstPage(Page):
         self._speed: tuple[SpeedStamp | None, SteadySpeed | None] = (None, None)
 
     def rows(self, width: int, height: int) -> Rows:
-        if width >= BOXED_WIDTH:
+        if width >= WIDE:
             return [(1, [("words", 1)]), (4, [("measures", 1), ("speed", 1)])]
         return [(5, [("words", 1)]), (8, [("measures", 1)]), (5, [("speed", 1)])]
 

@@ -17,9 +17,9 @@ from distmon.tui.widgets.table import Column
 
 COLUMNS = (
     Column("measure", "measure", 21, "left", grow=2, widest=36),
-    Column("a", "A", 11, importance=1, grow=1, widest=16),
-    Column("b", "B", 11, importance=2, grow=1, widest=16),
-    Column("difference", "B-A", 11, importance=3, grow=1, widest=16),
+    Column("a", "A", 11, importance=2, grow=1, widest=16),
+    Column("b", "B", 11, importance=3, grow=1, widest=16),
+    Column("difference", "B-A", 11, importance=1, grow=1, widest=16),
     Column("percent", "%", 8, importance=4),
     Column("better", "", 6, "left", importance=5),
 )
