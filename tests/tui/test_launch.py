@@ -13,6 +13,7 @@ from unittest.mock import patch
 import pytest
 from textual.pilot import Pilot
 
+from distmon.core import events as ev
 from distmon.core.events import AnyEvent
 from distmon.core.synthetic import Script, session
 from distmon.launcher.check import CheckResult, HostCheck
@@ -266,6 +267,17 @@ async def test_a_job_that_runs_here_is_ended_first(open_app: OpenApp, settle: Se
         await write(app, pilot, command="python train.py")
         await pilot.press("f10")
         assert app.wanted_run is None and "K stops it" in app.cockpit.note
+
+
+@pytest.mark.usefixtures("folder")
+async def test_it_begins_with_the_job_on_the_screen(open_app: OpenApp, settle: Settle) -> None:
+    started = ev.JobStarted(at=1.0, job="j", command=["python", "train.py", "a b"], np=4, min_np=2, hosts="a:2,b:2")
+    async with open_app([ev.SessionStarted(at=1.0, session_id="s", distmon_version="0"), started]) as (app, pilot, _):
+        await pilot.press("J")
+        await settle(pilot)
+        page = app.cockpit.page
+        assert isinstance(page, Launch)
+        assert page.form.form == Form(command="python train.py 'a b'", np="4", min_np="2", hosts="a:2,b:2")
 
 
 @pytest.mark.usefixtures("folder")

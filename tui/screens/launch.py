@@ -18,8 +18,9 @@ from textual.timer import Timer
 from textual.widgets import Input
 
 from distmon.core.errors import DistmonError
+from distmon.core.events import JobStarted
 from distmon.launcher.check import CheckResult, HostCheck
-from distmon.launcher.form import Form, form_of, words_of
+from distmon.launcher.form import BACKENDS, Form, form_of, words_of
 from distmon.launcher.plan import Plan
 from distmon.launcher.presets import delete_preset, save_preset
 from distmon.launcher.preview import Preview, command_line, preview
@@ -50,6 +51,17 @@ BUTTONS = ("start", "copy_line", "check", "save_preset", "delete_preset")
 
 def _button(command: Command) -> str:
     return f"{command.label.capitalize()} {key_name(command.keys[0])}"
+
+
+def form_of_job(started: JobStarted | None) -> Form:
+    """The form to begin with: of the job on the screen, as far as its session tells how it was asked for."""
+    if started is None or not started.command:
+        return Form()
+    numbers = {"np": started.np, "min_np": started.min_np, "max_np": started.max_np}
+    texts = {name: "" if number is None else str(number) for name, number in numbers.items()}
+    backend = started.backend if started.backend in BACKENDS else BACKENDS[0]
+    hosts = "" if started.hosts == f"localhost:{started.np}" else started.hosts
+    return Form(**texts, command=shlex.join(started.command), hosts=hosts, backend=backend)
 
 
 def check_hosts(plan: Plan, agent: str) -> HostCheck:
@@ -102,7 +114,7 @@ class Launch(Page):
         self.wrong: Mapping[str, str] = {}
         self.preset = ""
         self._settings = Settings()
-        self._written = Form()
+        self._written = form_of_job(frame.facts.state.job.started)
         self._look_soon: Timer | None = None
         self._check: HostCheck | None = None
         self._checked_as: object = None
