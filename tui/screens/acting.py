@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from distmon.core.errors import DistmonError
 from distmon.launcher.actions import AddHost, AnyAction, DrainHost, RestartJob, SignalRank, StopJob, signal_named
 from distmon.tui.ports import Job, Target
-from distmon.tui.remote_job import remote_job
 from distmon.tui.rights import Rights
 
 if TYPE_CHECKING:
@@ -47,6 +46,8 @@ class Acting:
         """The job that was started here, or the one of this session, where another distmon on this machine runs it."""
         if self._job is not None:
             return self._job if self._job.running else None
+        from distmon.tui.remote_job import remote_job  # brings psutil, which the first paint need not wait for
+
         started = self._cockpit.facts.state.job.started
         return remote_job(started.job) if started is not None else None
 
