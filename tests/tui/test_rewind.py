@@ -6,9 +6,12 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from textual.pilot import Pilot
 
 from distmon.core.events import AnyEvent, NoticeGiven, Ticked
@@ -70,6 +73,13 @@ def folded(seconds: float) -> SessionState:
     for event in EVENTS:
         if event.at <= START + seconds:
             apply(state, event)
+    return state
+
+
+def folded_first(count: int) -> SessionState:
+    state = SessionState()
+    for event in EVENTS[:count]:
+        apply(state, event)
     return state
 
 
@@ -139,6 +149,63 @@ def test_the_past_is_played_and_becomes_the_present_again(live: Live) -> None:
     view.look()
     assert rewind.live and view.state is live.state == folded(30)
     rewind.close()
+
+
+actions = st.lists(
+    st.one_of(
+        st.tuples(st.just("happens"), st.floats(0.0, 9.0)),
+        st.tuples(st.just("wait"), st.floats(0.0, 3.0)),
+        st.tuples(st.just("speed"), st.floats(0.1, 1000.0)),
+        st.tuples(st.just("seek"), st.floats(-1.0, 70.0)),
+        st.tuples(st.just("step"), st.sampled_from([-1.0, 1.0])),
+        st.tuples(st.sampled_from(["pause", "play", "by step", "live"]), st.just(0.0)),
+    ),
+    max_size=14,
+)
+
+
+@settings(deadline=None, max_examples=12)
+@given(actions=actions, at_once=st.booleans())
+def test_whatever_is_done_the_view_is_a_moment_and_nothing_is_lost(actions: list[tuple[str, float]], at_once: bool) -> None:
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("distmon.replay.index.KEYFRAME_BYTES", 16 << 10)
+        patch.setattr("distmon.replay.player.AT_ONCE_BYTES", 1 << 30 if at_once else 0)
+        live, now = Live(Path(folder) / "s.jsonl"), [0.0]
+        rewind = Rewind(live, live.state, live.recorder, clock=lambda: now[0])
+        view, happened = View(rewind, live.state), 5.0
+        live.until(happened)
+        for action, value in actions:
+            match action:
+                case "happens":
+                    happened += value
+                    live.until(happened)
+                case "wait":
+                    now[0] += value
+                case "speed":
+                    rewind.set_speed(value)
+                case "seek":
+                    rewind.seek(value)
+                case "step":
+                    rewind.step(int(value))
+                case "pause":
+                    rewind.pause()
+                case "play":
+                    rewind.play()
+                case "by step":
+                    rewind.set_by_step(not rewind.by_step)
+                case "live":
+                    rewind.seek(rewind.duration_s)
+            view.look_until(lambda: not rewind.busy)
+            view.look()
+            view.look()
+            assert view.state == folded_first(view.state.events), action
+            assert rewind.live is (view.state is live.state), action
+        rewind.seek(rewind.duration_s)
+        live.until(100)
+        view.look_until(lambda: rewind.live and not live.waiting)
+        rewind.close()
+        live.recorder.close()
+        assert load_state(live.recorder.path)[0] == live.state == folded(100)
 
 
 def test_a_job_too_large_for_the_recorder_lends_it_its_state(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
