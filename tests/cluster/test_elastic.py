@@ -25,7 +25,8 @@ def job(cluster: Cluster) -> Iterator[ClusterJob]:
         cluster.join(name)
     folder = cluster.shared / "elastic"
     folder.mkdir()
-    command = [sys.executable, str(ROOT / "examples/torch_elastic.py"), "--seconds", "600", "--batches-per-commit", "2"]
+    script = [str(ROOT / "examples/torch_elastic.py"), "--seconds", "600", "--batches-per-commit", "2"]
+    command = [sys.executable, *script, "--batch-size", "64", "--width", "8"]
     flags = f"--min-np 2 --max-np 3 --network-interface eth0 --elastic-timeout {SLOTS_LIMIT_S} --lost-after 15"
     started = ClusterJob(cluster, folder, *command, discovery=f"cat {cluster.listed}", flags=flags)
     yield started
