@@ -195,7 +195,7 @@ async def test_a_job_is_shown_acted_on_where_allowed_and_ends_with_the_server() 
             await websocket.send_json(["stdin", "K"])
             await shown(websocket, "Stop the job?")
             await websocket.send_json(["stdin", "y"])
-            await shown(websocket, "143")
+            await shown(websocket, "the job ended with exit code 143")
         assert served.process.poll() is None  # what happened can still be looked at
         assert served.end() == 143
         (recording,) = (folder / "state" / "distmon" / "sessions").glob("*.zst")
