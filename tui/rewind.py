@@ -6,7 +6,6 @@ What happens now is recorded and folded all the while, into a state that the scr
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
 
@@ -106,9 +105,10 @@ class Rewind:
             return ""
         if self._state.job.ended_at is not None and self._state.job.ended_at > self._left_at:
             return "the job has ended"
-        new = Counter(entry.severity for entry in takewhile(lambda entry: entry.at > self._left_at, reversed(self._state.log)))
-        told = next((severity for severity in ("error", "warning") if new[severity]), "")
-        return f"{new[told]} new {told}{'s' * (new[told] != 1)}" if told else ""
+        new = [e.severity for e in takewhile(lambda entry: entry.at > self._left_at, reversed(self._state.log))]
+        told = "error" if "error" in new else "warning"
+        count = sum(severity == told for severity in new)
+        return f"{count} new {told}{'s' * (count != 1)}" if count else ""
 
     @property
     def _replay(self) -> Player:
