@@ -102,6 +102,8 @@ class Cockpit(Screen[None]):
         self._turn_to(screen, subject)
 
     def _turn_to(self, screen: str, subject: object = None) -> None:
+        if self.app._exit:
+            return  # a click that was on its way when the user left
         if screen not in self.pages:
             page = self.pages[screen] = make_page(screen, self)
             self.query_one(Board).mount(page, before=self.prompt)

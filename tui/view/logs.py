@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import islice, takewhile
 from typing import Any, Generic, TypeVar, overload
 
@@ -119,10 +120,15 @@ def _is_problem(entry: LogEntry | OutputLine) -> bool:
 
 
 def _fields(entry: LogEntry | OutputLine) -> dict[str, float | int | str | None]:
-    common: dict[str, float | int | str | None] = {"rank": entry.rank, "host": entry.host, "at": clock(entry.at)}
     if isinstance(entry, LogEntry):
-        return {**common, "severity": entry.severity}
-    return {**common, "out": entry.output}
+        return {"rank": entry.rank, "host": entry.host, "at": clock(entry.at), "severity": entry.severity}
+    return _output_fields(entry.rank, entry.host, entry.at, entry.output)
+
+
+@lru_cache(64)
+def _output_fields(rank: int, host: str, at: float, output: str) -> dict[str, float | int | str | None]:
+    """Lines come by the hundred at once, with the same fields; not to be changed."""
+    return {"rank": rank, "host": host, "at": clock(at), "out": output}
 
 
 class Lines(Sequence[LogLine], Generic[E]):
