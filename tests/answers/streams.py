@@ -189,8 +189,8 @@ class Stream:
                 self.dead = {2}
                 self.pause = _Pause({rank: _ALLREDUCE for rank in self.ranks if rank not in (4, 5)}, self.time, math.inf)
             case "dead host" if since == 10:
-                text = "node-2 (rank 4, 5) has not answered for 9 s: its network may be cut"
-                return [ev.NoticeGiven(at=START + second, severity="warning", text=text)]
+                at = START + second
+                return [ev.HostReachChanged(at=at, host="node-2", answers=False, since=at - 9.5, ranks=[4, 5])]
             case "stale agent" if since == 1:
                 self.dead = {2}
             case "OOM":
