@@ -28,6 +28,7 @@ HINT = (
     "b, c    make one the base, and compare another with it",
     "i       A/B: this one beside the base, or beside the session on the screen",
     "X       delete it (asks)",
+    "J       a new job",
 )
 
 
