@@ -84,7 +84,7 @@ class LaunchForm(VerticalScroll, can_focus=False):
     LaunchForm Select#preset { width: 28; }
     LaunchForm Select:focus > SelectCurrent { border: none; text-style: reverse; }
     LaunchForm Button { width: auto; min-width: 0; border: none !important; margin: 0 0 0 1; padding: 0; }
-    LaunchForm Button:focus { text-style: bold reverse; }
+    LaunchForm Button:focus { text-style: bold reverse !important; }
     """
 
     @dataclass
