@@ -1,4 +1,5 @@
-/* What the probe does at every step, in machine code: the same as hot.py, which serves where this was not built.
+/* What the probe does at every step, in machine code: the same as hot.py, which serves where this was not built. And how a
+   ring is read, as in ring.py.
 
    A step's cost is mostly that of code and data which the training has driven out of the processor's caches since the last
    one, and a Python function brings along many times as much of both as the few instructions that are needed.
@@ -113,16 +114,20 @@ static PyObject *Slots_next(Slots *self, PyObject *unused) {
     return PyLong_FromUnsignedLongLong(self->next++);
 }
 
+static int64_t check_of(const StepSlot *slot) {
+    return (int64_t)(slot->sequence + (uint64_t)slot->step + (uint64_t)slot->generation + (uint64_t)slot->epoch +
+                     (uint64_t)slot->start_ns + (uint64_t)slot->duration_ns + (uint64_t)slot->input_wait_ns +
+                     (uint64_t)slot->compute_ns + (uint64_t)slot->exposed_communication_ns +
+                     (uint64_t)slot->optimizer_ns + (uint64_t)slot->samples + (uint64_t)slot->micro_batches);
+}
+
 /* The interpreter's lock is held, so no other thread takes the same number; the reader, a process of its own, believes only
    what the check confirms. */
 static void Slots_store(Slots *self, StepSlot *slot) {
     slot->sequence = self->next++;
     slot->kind = STEP_RECORD;
     slot->length = SLOT_END - PAYLOAD_AT;
-    slot->check = (int64_t)(slot->sequence + (uint64_t)slot->step + (uint64_t)slot->generation + (uint64_t)slot->epoch +
-                            (uint64_t)slot->start_ns + (uint64_t)slot->duration_ns + (uint64_t)slot->input_wait_ns +
-                            (uint64_t)slot->compute_ns + (uint64_t)slot->exposed_communication_ns +
-                            (uint64_t)slot->optimizer_ns + (uint64_t)slot->samples + (uint64_t)slot->micro_batches);
+    slot->check = check_of(slot);
     memcpy(self->header + self->header_size + slot->sequence % (uint64_t)self->capacity * (uint64_t)self->record_size, slot,
            SLOT_END);
     __atomic_store_n((uint64_t *)(self->header + self->head_at), slot->sequence + 1, __ATOMIC_RELEASE);
@@ -565,9 +570,69 @@ static PyType_Slot TimedCall_slots[] = {
 static PyType_Spec TimedCall_spec = {"_native.TimedCall", sizeof(TimedCall), 0,
                                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_METHOD_DESCRIPTOR | Py_TPFLAGS_HAVE_VECTORCALL, TimedCall_slots};
 
+/* ---- Reading ------------------------------------------------------------------------------------------------------ */
+
+static PyObject *number_of(const StepSlot *slot, int column) {
+    switch (column) {
+    case 0:
+        return PyLong_FromLongLong(slot->step);
+    case 1:
+        return PyLong_FromLong(slot->generation);
+    case 2:
+        return PyLong_FromLong(slot->epoch);
+    case 9:
+        return PyLong_FromLong(slot->samples);
+    case 10:
+        return PyLong_FromLong(slot->micro_batches);
+    default:
+        return PyLong_FromLongLong((&slot->start_ns)[column - 3]);
+    }
+}
+
+static PyObject *step_columns(PyObject *module, PyObject *args) {
+    enum { COLUMNS = 11 };
+    const char *copied;
+    Py_ssize_t size, count, row, column;
+    long long record_size;
+    unsigned long long first_sequence;
+    StepSlot slot;
+    PyObject *columns;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "y#LK", &copied, &size, &record_size, &first_sequence))
+        return NULL;
+    count = record_size >= SLOT_END ? size / record_size : 0;
+    for (row = 0; row < count; row++) {
+        memcpy(&slot, copied + row * record_size, SLOT_END);
+        if (slot.sequence != first_sequence + (unsigned long long)row || slot.kind != STEP_RECORD ||
+            slot.length != SLOT_END - PAYLOAD_AT || slot.check != check_of(&slot))
+            break;
+    }
+    if (count == 0 || row < count)
+        Py_RETURN_NONE;
+    columns = PyTuple_New(COLUMNS);
+    for (column = 0; columns != NULL && column < COLUMNS; column++) {
+        PyObject *numbers = PyTuple_New(count), *number;
+        for (row = 0; numbers != NULL && row < count; row++) {
+            memcpy(&slot, copied + row * record_size, SLOT_END);
+            number = number_of(&slot, (int)column);
+            if (number == NULL || PyTuple_SetItem(numbers, row, number) < 0)
+                Py_CLEAR(numbers);
+        }
+        if (numbers == NULL || PyTuple_SetItem(columns, column, numbers) < 0)
+            Py_CLEAR(columns);
+    }
+    return columns;
+}
+
+static PyMethodDef functions[] = {
+    {"step_columns", step_columns, METH_VARARGS,
+     "step_columns(copied, record_size, first_sequence): the numbers of whole steps, by column; None if other records are among them."},
+    {NULL, NULL, 0, NULL},
+};
+
 /* ---- The module --------------------------------------------------------------------------------------------------- */
 
-static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_native", NULL, -1, NULL, NULL, NULL, NULL, NULL};
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_native", NULL, -1, functions, NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__native(void) {
     PyObject *module = PyModule_Create(&definition), *types = PyImport_ImportModule("types");

@@ -23,7 +23,7 @@ import sys
 import threading
 import time
 import zlib
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 try:
     if sys.version_info < (3, 9):
@@ -364,12 +364,13 @@ class RingReader:
     def read_batches(self) -> List[Batch]:
         """The same, as one batch where they are steps and nothing else, which is far cheaper than step by step."""
         copied, safe = self._copy_new()
-        rows = list(self._rows.iter_unpack(copied))
-        columns = tuple(zip(*rows))
-        if not rows or self._cursor < safe or not _are_steps(rows, columns, self._cursor):
-            return [*self._one_by_one(rows, copied, safe)]
-        self._cursor += len(rows)
-        return [Steps._make(columns[4:])]
+        if not copied:
+            return []
+        columns = _step_columns(copied, self._rows, self._cursor) if self._cursor >= safe else None
+        if columns is None:
+            return [*self._one_by_one(list(self._rows.iter_unpack(copied)), copied, safe)]
+        self._cursor += len(columns[0])
+        return [Steps._make(columns)]
 
     def _one_by_one(self, rows: List[Tuple[int, ...]], copied: bytes, safe: int) -> List[Record]:
         size = self.header.record_size
@@ -487,14 +488,21 @@ def _read_header(descriptor: int, path: str) -> Header:
     return Header._make((version, *numbers, *texts))
 
 
-def _are_steps(rows: List[Tuple[int, ...]], columns: Tuple[Tuple[int, ...], ...], first: int) -> bool:
-    """Whether all are whole steps, numbered from `first` on."""
-    count = len(rows)
+def _step_columns(copied: bytes, slot: struct.Struct, first: int) -> Optional[Sequence[Tuple[int, ...]]]:
+    """The numbers of whole steps, numbered from `first` on, by column; None if other records are among them."""
+    if native is not None and _STEP_SLOT.size == native.STEP_SLOT_SIZE:
+        found: Optional[Sequence[Tuple[int, ...]]] = native.step_columns(copied, slot.size, first)
+        return found
+    rows = list(slot.iter_unpack(copied))
+    columns = tuple(zip(*rows))
     numbers, checks, kinds, lengths = columns[:4]
+    count = len(rows)
     if numbers != tuple(range(first, first + count)) or kinds.count(STEP) != count or lengths.count(_STEP_SIZE) != count:
-        return False
+        return None
     # The check is the sum of the step's numbers and its sequence number: a row without its check adds up to it and what is fixed.
-    return list(map(sum, rows)) == [2 * check + STEP + _STEP_SIZE for check in checks]
+    if list(map(sum, rows)) != [2 * check + STEP + _STEP_SIZE for check in checks]:
+        return None
+    return columns[4:]
 
 
 def _whole_payload(slot: bytes, sequence: int) -> Optional[bytes]:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -122,6 +123,28 @@ def test_any_bytes_in_the_slots_are_survived(junk: bytes, at: int, tmp_path_fact
     got = [step for _ in range(60) for step in _steps(reader)]
     assert len(got) + reader.torn == 40
     assert got == sorted(set(got))
+
+
+@given(
+    st.lists(st.tuples(*[st.integers(-(2**31), 2**31 - 1)] * 3, *[st.integers(-(2**40), 2**40)] * 6), min_size=1, max_size=5),
+    st.integers(0, 2**40),
+    st.none() | st.tuples(st.integers(0, 639), st.integers(1, 255)),
+)
+def test_machine_code_reads_what_python_reads(steps: list[tuple[int, ...]], first: int, damage: tuple[int, int] | None) -> None:
+    slot = ring._STEP_SLOT
+    rows = struct.Struct(f"{slot.format}{128 - slot.size}x")
+    copied = bytearray()
+    for at, numbers in enumerate(steps):
+        generation, epoch, samples, step, *times = numbers
+        numbers = (step, generation, epoch, step + 1, *times, samples, 3)
+        copied += rows.pack(first + at, first + at + sum(numbers), ring.STEP, ring._STEP_SIZE, *numbers)
+    if damage is not None:
+        copied[damage[0] % len(copied)] ^= damage[1]
+    found = ring._step_columns(bytes(copied), rows, first)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(ring, "native", None)
+        assert ring._step_columns(bytes(copied), rows, first) == found
+    assert damage is not None or found is not None
 
 
 def test_too_long_a_message_is_refused_by_the_writer(directory: str) -> None:
