@@ -44,6 +44,8 @@ SLOW_FRAME_S = 2.5
 """With --slow-link: the bytes of a frame hardly depend on how much changed in it."""
 TAKE_EVERY_S, TAKE_S, PAUSE_S = 0.1, 0.01, 0.004
 """Events are taken in this often, for at most so long, and after such a pause when more wait: a burst must not hold up a key."""
+DRAW_SHARE = 0.04
+"""Drawing may take this share of a core: after a frame of a large job the next one waits, but no longer than LATEST_S."""
 LATEST_S = 1.0
 """While events of a burst wait, the screen waits for them, but not longer than this."""
 
@@ -79,6 +81,8 @@ class DistmonApp(App[int]):
         self._behind = False
         """Whether the source had more events than were taken in."""
         self._drawn_at = 0.0
+        self._rests_until = 0.0
+        """No frame of data is drawn before; keys and seeks do not wait for it."""
         self._alert_settings: AlertSettings | None = None
         self._alerts: Alerts | None = None
         self._last_alert: Alert | None = None
@@ -133,7 +137,7 @@ class DistmonApp(App[int]):
         if self._measuring:
             return
         if self.player is not None and (sought := self.player.take_state()) is not None:
-            self.state, self._budget = sought, Budget()
+            self.state, self._budget, self._rests_until = sought, Budget(), 0.0
         deadline = time.perf_counter() + TAKE_S
         self._behind = True
         for count, event in enumerate(self.source.poll(), 1):
@@ -163,7 +167,8 @@ class DistmonApp(App[int]):
         if self.job is not None and self.job.restarting and not self.job.running:
             self.exit(0)
             return
-        if self._measuring or (self._behind and time.monotonic() - self._drawn_at < LATEST_S):
+        now = time.monotonic()
+        if self._measuring or now < self._rests_until or (self._behind and now - self._drawn_at < LATEST_S):
             return
         fresh = self._budget.due(self.state.events)
         if fresh is None:
@@ -184,6 +189,11 @@ class DistmonApp(App[int]):
             self._budget.spent(fresh, time.thread_time() - begun)
         for alert in self._alerts.update(self.cockpit.facts) if self._alerts is not None else ():
             self._call(alert)
+        self.call_after_refresh(self._rest, begun)
+
+    def _rest(self, begun: float) -> None:
+        """After a frame that is on the screen; `begun` is the CPU time of this thread before it."""
+        self._rests_until = self._drawn_at + min((time.thread_time() - begun) / DRAW_SHARE, LATEST_S)
 
     async def _measure(self, fresh: tuple[str, ...]) -> None:
         """In a thread of its own: what walks over very many ranks. No event is taken in meanwhile, and keys are answered."""
