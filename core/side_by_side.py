@@ -204,7 +204,7 @@ def difference_words(a: Side, b: Side) -> str:
         return "; ".join([f"no difference shown: B's speed is within {max(abs(change), LEAST_DIFFERENCE):.0%} of A's", *unlike])
     slower = change < 0
     said = f"B is {abs(change):.0%} {'slower' if slower else 'faster'}"
-    made = [*unlike, *_parts(a, b)]
+    made = [*unlike, *_parts(a, b, slower)]
     return f"{said}: {', '.join(made)}" if made else f"{said}; no phase of the step stands out"
 
 
@@ -230,11 +230,13 @@ def _unlike(a: Side, b: Side) -> list[str]:
     return found
 
 
-def _parts(a: Side, b: Side) -> list[str]:
-    """The parts of the step that differ in the direction of the whole, the greatest first."""
+def _parts(a: Side, b: Side, slower: bool) -> list[str]:
+    """The parts of the step that make B slower or faster, the greatest first; none where its steps tell the opposite."""
     before, after = _split(a), _split(b)
     differences = {name: after[name] - before[name] for name in before.keys() & after.keys()}
     total = math.fsum(differences.values())
+    if (total > 0) is not slower:
+        return []
     ordered = sorted(differences.items(), key=lambda item: (-item[1] if total > 0 else item[1], item[0]))
     named = [(name, d) for name, d in ordered if d * total > 0 and abs(d) >= LEAST_PART * abs(total)]
     return [f"{1e3 * d:+.1f} ms {_PARTS.get(name) or phase_words(name)}{_who(name, d, a, b)}" for name, d in named[:MOST_PARTS]]

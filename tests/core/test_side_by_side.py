@@ -52,6 +52,11 @@ def test_what_makes_the_difference_is_said_in_words(other: Script, says: list[st
         assert part in words, words
 
 
+def test_a_larger_batch_is_not_explained_by_its_longer_steps() -> None:
+    words = difference_words(side(state_of(BASE)), side(state_of(replace(BASE, samples=64, step_s=0.12, seed=2))))
+    assert "faster: 256 samples a step, A 128" in words and "ms" not in words
+
+
 def test_the_slow_side_is_named_whichever_it_is() -> None:
     slow = side(state_of(replace(BASE, slow_rank=1, delay_s=0.02)))
     words = difference_words(slow, side(state_of(BASE)))
