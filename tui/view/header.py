@@ -36,6 +36,9 @@ def _identity(facts: Facts, trail: Sequence[str], standing: str, palette: Palett
     if standing:
         line.add(f" {standing} ", style("warn", bold=True, selected=True))
     state = Line([(f" {glyph} ", style(role)), (words, style(role, bold=True))])
+    way_back = Line([(" End", style("key")), (" live ", style("muted"))])
+    if standing and line.width + way_back.width + state.width + right.width < width:
+        line.extend(way_back)
     if line.width + state.width + right.width < width or not standing:
         line.extend(state)
     if standing and line.width + right.width >= width:
