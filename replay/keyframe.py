@@ -40,6 +40,9 @@ def encode_state(state: SessionState) -> bytes:
 def decode_state(packed: bytes) -> SessionState:
     """Raises BadKeyframe."""
     try:
+        # What the frame says of its size is taken as memory before the checksum is looked at.
+        if zstd().frame_content_size(packed) > SIZE_LIMIT:
+            raise BadKeyframe("it says that it is larger than a state may be")
         content = zstd().ZstdDecompressor().decompress(packed, max_output_size=SIZE_LIMIT, allow_extra_data=False)
         return _decoder.decode(content)
     except (zstd().ZstdError, msgspec.DecodeError, ValueError, TypeError, RecursionError) as error:
