@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,11 +27,14 @@ class Whole(NamedTuple):
 class Counterpart:
     """Everything here takes its time: it is for a thread beside the screen."""
 
-    def __init__(self, path: Path) -> None:
-        """Reads the recording's end. Raises DistmonError where it cannot be read."""
+    def __init__(self, path: Path, progress: Callable[[float], None] | None = None) -> None:
+        """Reads the recording's end. `progress` is told the share done of reading one that has no index yet, 0 to 1.
+
+        Raises DistmonError where it cannot be read.
+        """
         session = open_session(path)
         self._time = 0.0
-        self._player = Player(session, clock=lambda: self._time, index=open_index(session), beside=False)
+        self._player = Player(session, clock=lambda: self._time, index=open_index(session, progress), beside=False)
         self._state = SessionState()
         self._seek(self._player.duration_s)
         self.whole = Whole(landmarks(self._state), {lock: curve(self._state, lock) for lock in LOCKS})

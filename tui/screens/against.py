@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from textual import work
+from textual.worker import get_current_worker
 
 from distmon.core.errors import DistmonError
 from distmon.core.side_by_side import LOCKS, Lock, Row, Side, Standing, curve, rows_of, side_of
@@ -107,12 +108,13 @@ class AgainstPage(Page):
 
     @work(thread=True)
     def _read(self, path: Path) -> None:
+        other, trouble = None, ""
         try:
-            other = Counterpart(path)
+            other = Counterpart(path, _go_on)
         except DistmonError as error:
-            self.app.call_from_thread(self._took, path, None, str(error).replace(str(path), path.name))
-        else:
-            self.app.call_from_thread(self._took, path, other, "")
+            trouble = str(error).replace(str(path), path.name)
+        if not get_current_worker().is_cancelled:
+            self.app.call_from_thread(self._took, path, other, trouble)
 
     def _took(self, path: Path, other: Counterpart | None, trouble: str) -> None:
         """What was asked for last is shown, in whatever order the answers come."""
@@ -132,7 +134,8 @@ class AgainstPage(Page):
             found, trouble = other.at(lock, of), ""
         except DistmonError as error:
             found, trouble = None, str(error)
-        self.app.call_from_thread(self._moved, other, wanted, found, trouble)
+        if not get_current_worker().is_cancelled:
+            self.app.call_from_thread(self._moved, other, wanted, found, trouble)
 
     def _moved(self, other: Counterpart, wanted: Wanted, found: Side | None, trouble: str) -> None:
         self._busy = False
@@ -152,3 +155,9 @@ class AgainstPage(Page):
         self.frame.say(f"locked by {self.locked_by}")
         self.redraw()
         self.frame.page_changed()
+
+
+def _go_on(share: float) -> None:
+    """Who leaves does not wait for a long recording to be read through."""
+    if get_current_worker().is_cancelled:
+        raise DistmonError("the reading was given up")
