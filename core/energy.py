@@ -18,6 +18,8 @@ COUNTER_PERIOD_S = 0.1
 """How often drivers bring their counter of energy up to date."""
 _SIGMAS = 1.96
 J_PER_WH = 3_600.0
+IDLE_AFTER_S = 3.0
+"""Energy spent this long after the last known step, and more, trains nothing. Steps are told once a second."""
 
 
 def add_power(series: PowerSeries, joules: float, interval_s: float, counted: bool) -> None:
@@ -53,6 +55,17 @@ class Reading:
 
 
 @dataclass(slots=True, frozen=True)
+class EpochEnergy:
+    """From the epoch's start on rank 0 to that of the next, or to the session's end."""
+
+    epoch: int
+    joules: float
+    error_j: float
+    """Half of a 95 % interval: a start lies anywhere between two readings."""
+    per_sample_j: float | None
+
+
+@dataclass(slots=True, frozen=True)
 class Energy:
     """All readings that lie within no other, added up. Ratios are None where their divisor is not known."""
 
@@ -71,6 +84,9 @@ class Energy:
     """Useful: not done again after a restart."""
     samples: int | None
     node_seconds: float
+    idle_joules: float
+    """While no step was trained."""
+    epochs: list[EpochEnergy]
 
     @property
     def watt_hours(self) -> float:
@@ -104,7 +120,33 @@ def energy(state: SessionState, redone_samples: int = 0) -> Energy | None:
         per_useful_sample_j=joules / useful if useful and useful > 0 else None,
         samples=trained,
         node_seconds=(duration or 0.0) * len(state.nodes),
+        idle_joules=math.fsum(node.idle_joules for node in state.nodes.values()),
+        epochs=_by_epoch(state, joules),
     )
+
+
+def joules_so_far(state: SessionState) -> float | None:
+    """Of all readings that lie within no other; None without one."""
+    parts = [rail.joules for node in state.nodes.values() for rail in node.rails.values() if rail.seconds and not rail.within]
+    parts += [gpu.joules for node in state.nodes.values() for gpu in node.gpus.values() if gpu.power_s]
+    return math.fsum(parts) if parts else None
+
+
+def _by_epoch(state: SessionState, joules: float) -> list[EpochEnergy]:
+    begun = [epoch for _, epoch in sorted(state.epochs.items()) if epoch.joules_before is not None]
+    ends = [*(epoch.joules_before for epoch in begun), joules][1:]
+    interval_s = max((node.sample.interval_s for node in state.nodes.values() if node.sample is not None), default=0.0)
+    found = []
+    for epoch, end in zip(begun, ends, strict=True):
+        if epoch.joules_before is None or end is None or epoch.started is None or epoch.ended is None:
+            continue
+        spent, lasted = end - epoch.joules_before, epoch.ended - epoch.started
+        # Each end lies anywhere in an interval, with the power of the epoch: two uniform errors.
+        error = _SIGMAS * spent / lasted * interval_s / math.sqrt(6) if lasted > 0 else math.inf
+        if error < spent:
+            per_sample = spent / epoch.samples if epoch.sampled and epoch.samples else None
+            found.append(EpochEnergy(epoch.epoch, spent, error, per_sample))
+    return found
 
 
 def _readings(node: NodeState) -> Iterable[Reading]:

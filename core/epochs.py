@@ -28,6 +28,8 @@ class Epoch:
     metrics: dict[str, float] = field(default_factory=dict)
     """The last values that its lowest rank logged."""
     metrics_rank: int | None = None
+    joules_before: float | None = None
+    """Measured of the session when rank 0 began it, for the first time; None without a power reading."""
 
 
 def add_steps(epochs: dict[int, Epoch], epoch: int, generation: int, lasted: tuple[float, float], added: Totals) -> None:
@@ -42,6 +44,13 @@ def add_steps(epochs: dict[int, Epoch], epoch: int, generation: int, lasted: tup
     known.sampled = known.sampled and added.sampled_steps == added.steps
     known.rank_steps += added.steps
     known.generations.add(generation)
+
+
+def begin_epoch(epochs: dict[int, Epoch], epoch: int, joules: float | None) -> None:
+    """Rank 0 begins an epoch, with so much energy spent before."""
+    known = _epoch(epochs, epoch) if joules is not None else None
+    if known is not None and known.joules_before is None:
+        known.joules_before = joules
 
 
 def add_metrics(epochs: dict[int, Epoch], event: MetricsLogged) -> None:

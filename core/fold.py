@@ -13,8 +13,8 @@ from distmon.core import events as ev
 from distmon.core.batches import Batch, aligned, told_by
 from distmon.core.clocks import certain_offset, moved, node_of
 from distmon.core.death import death
-from distmon.core.energy import add_power
-from distmon.core.epochs import add_metrics, add_steps
+from distmon.core.energy import IDLE_AFTER_S, add_power, joules_so_far
+from distmon.core.epochs import add_metrics, add_steps, begin_epoch
 from distmon.core.hangs import describe, find_hang, steps_go_on, take_stack
 from distmon.core.printed import add_printed
 from distmon.core.reach import SILENT_S
@@ -269,6 +269,7 @@ def _steps_recorded(state: SessionState, event: ev.StepsRecorded | ev.NodeStepsR
         for rank, *_ in told:
             _rank(state, rank).epoch = event.epoch
         add_steps(state.epochs, event.epoch, event.generation, (begin, end), added)
+    state.stepped_until = max(state.stepped_until, end)
     if state.job.status != "ended":
         state.job.status = "running"
     _add_to_history(state, batches, (begin, end), added)
@@ -339,6 +340,7 @@ def _progress_declared(state: SessionState, event: ev.ProgressDeclared) -> None:
 def _epoch_started(state: SessionState, event: ev.EpochStarted) -> None:
     _rank(state, event.rank).epoch = event.epoch
     if event.rank == 0:
+        begin_epoch(state.epochs, event.epoch, joules_so_far(state))
         _say_again(state, event.at, f"epoch {event.epoch + 1} started", 0, "epoch")
 
 
@@ -370,6 +372,7 @@ def _node_sampled(state: SessionState, event: ev.NodeSampled) -> None:
     _add_cores(node, event.cores_percent, event.interval_s)
     for zone in event.temperatures:
         _add_temperature(node.temperatures.setdefault(zone.name, TemperatureMeans()), zone.celsius, event.interval_s)
+    idle = event.at - state.stepped_until > IDLE_AFTER_S
     for rail in event.power:
         total = node.rails.setdefault(rail.name, RailEnergy())
         total.within = rail.within
@@ -377,10 +380,14 @@ def _node_sampled(state: SessionState, event: ev.NodeSampled) -> None:
         if joules is not None:
             total.joules += joules
             total.seconds += event.interval_s
+            if idle and not rail.within:
+                node.idle_joules += joules
             add_power(total.series, joules, event.interval_s, rail.energy_j is not None)
     for gpu in event.gpus:
         if gpu.instance is None:
-            _add_gpu(node.gpus.setdefault(gpu.index, GpuMeans()), gpu, event.interval_s)
+            joules = _add_gpu(node.gpus.setdefault(gpu.index, GpuMeans()), gpu, event.interval_s)
+            if idle:
+                node.idle_joules += joules
     node.power_history.append((event.at, node_power_w(event)))
     if event.gpus:
         node.gpu_history.append((event.at, gpu_utilization_percent(event)))
@@ -405,7 +412,8 @@ def _add_temperature(means: TemperatureMeans, celsius: float, interval_s: float)
     means.highest = max(means.highest, celsius)
 
 
-def _add_gpu(means: GpuMeans, gpu: ev.GpuReading, interval_s: float) -> None:
+def _add_gpu(means: GpuMeans, gpu: ev.GpuReading, interval_s: float) -> float:
+    """Gives the joules that it took."""
     means.name = gpu.name or means.name
     if gpu.utilization_percent is not None:
         means.utilization_seconds += gpu.utilization_percent * interval_s
@@ -415,6 +423,7 @@ def _add_gpu(means: GpuMeans, gpu: ev.GpuReading, interval_s: float) -> None:
         means.joules += joules
         means.power_s += interval_s
         add_power(means.series, joules, interval_s, gpu.energy_j is not None)
+    return joules or 0.0
 
 
 def node_power_w(sample: ev.NodeSampled) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Literal
@@ -161,6 +162,8 @@ class NodeState:
     power_history: deque[tuple[float, float | None]] = field(default_factory=lambda: deque(maxlen=HISTORY))
     gpu_history: deque[tuple[float, float | None]] = field(default_factory=lambda: deque(maxlen=HISTORY))
     """Mean utilisation of its GPUs."""
+    idle_joules: float = 0.0
+    """Spent while no step was trained (`energy.IDLE_AFTER_S`)."""
     cpu_percent_seconds: float = 0.0
     cpu_seconds: float = 0.0
     core_percent_seconds: list[float] = field(default_factory=list)
@@ -217,6 +220,8 @@ class SessionState:
     generations: dict[int, Generation] = field(default_factory=dict)
     history: History | None = None
     """Of the job over time, from the first step on."""
+    stepped_until: float = -math.inf
+    """The end of the latest step that is known."""
     epochs: dict[int, Epoch] = field(default_factory=dict)
     """Those that are known by number."""
     printed: dict[int, dict[str, float]] = field(default_factory=dict)

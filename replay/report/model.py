@@ -202,6 +202,70 @@ class Elastic(Struct, kw_only=True):
     lanes: list[ElasticLane]
 
 
+class Books(Struct, kw_only=True):
+    """Each rank's time line from the job's start to its end, added up over ranks, in rank-seconds."""
+
+    ranks: int
+    total_rank_s: float
+    parts_rank_s: dict[str, float]
+    unexplained_percent: float
+
+
+class Communication(Struct, kw_only=True):
+    ranks: int
+    step_s: float
+    exposed_s: float
+    exposed_percent: float
+    compute_s: float | None
+    compute_to_communication: float | None
+    waiting_s: float | None
+    transfer_s: float | None
+    bytes_per_step: int | None
+    tensors: int | None
+    algorithm_bytes_per_s: float | None
+    bus_bytes_per_s: float | None
+    text: str
+
+
+class EnergyReading(Struct, kw_only=True):
+    """One rail or GPU."""
+
+    host: str
+    name: str
+    energy_j: float
+    error_j: float
+    measured_s: float
+    mean_w: float
+    peak_w: float
+    counted_percent: float
+    within: str
+
+
+class EpochEnergy(Struct, kw_only=True):
+    epoch: int
+    energy_j: float
+    error_j: float
+    per_sample_j: float | None
+
+
+class Energy(Struct, kw_only=True):
+    energy_j: float
+    error_j: float
+    energy_wh: float
+    covers: str
+    mean_w: float
+    peak_w: float
+    idle_percent: float | None
+    measured_percent: float | None
+    per_sample_j: float | None
+    per_useful_sample_j: float | None
+    epochs: list[EpochEnergy]
+    readings: list[EnergyReading]
+    node_hours: float
+    cost: float | None
+    cost_per_sample: float | None
+
+
 class StackGroup(Struct, kw_only=True):
     ranks: list[int]
     waits_in: str
@@ -276,6 +340,9 @@ class Session(Struct, kw_only=True):
     step_s: float | None
     step_split_s: StepSplit
     wall_split_s: WallSplit
+    rank_seconds: Books | None
+    communication: Communication | None
+    energy: Energy | None
     ranks: list[Rank]
     nodes: list[Node]
     elastic: Elastic

@@ -19,6 +19,8 @@ PHASE_NAMES = {
 _DETAILED_NODES = 4
 """With more nodes than this their rails, cores and zones are in the JSON alone."""
 _CORES_IN_A_ROW = 8
+_MOST_EPOCHS = 12
+"""In a table of the text; the JSON has all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,9 @@ def sections(session: model.Session) -> list[Section]:
         Section("Throughput after warm-up", facts=_throughput(session) if _trained(session) else []),
         Section(step_title(session), table=_step_table(session)),
         Section("Where the time went", table=_wall_table(session)),
+        Section(_books_title(session), table=_books_table(session)),
+        Section("Communication", facts=_communication(session), lines=_communication_lines(session)),
+        Section("Energy", facts=_energy(session), table=_energy_table(session)),
         Section("Ranks", table=_rank_table(session)),
         Section("Nodes", table=_node_table(session)),
         *(_hardware(session.nodes) if len(session.nodes) <= _DETAILED_NODES else []),
@@ -201,6 +206,71 @@ def _wall_table(session: model.Session) -> Table | None:
         if (value := getattr(session.wall_split_s, part)) is not None and (abs(value) >= 0.0005 or part in ("warmup", "steady"))
     ]
     return Table(["part", "time", "share"], [*rows, ["job", seconds(whole), share(whole, whole)]]) if rows else None
+
+
+def _books_title(session: model.Session) -> str:
+    ranks = f" of {count(session.rank_seconds.ranks, 'rank')}" if session.rank_seconds else ""
+    return f"Rank-seconds{ranks}"
+
+
+def _books_table(session: model.Session) -> Table | None:
+    found = session.rank_seconds
+    if found is None:
+        return None
+    parts = [(name.replace("_", " "), value) for name, value in found.parts_rank_s.items() if value or name == "unexplained"]
+    rows = [[name, seconds(value), share(value, found.total_rank_s)] for name, value in [*parts, ("in all", found.total_rank_s)]]
+    return Table(["part", "rank-seconds", "share"], rows)
+
+
+def _communication(session: model.Session) -> list[tuple[str, str]]:
+    found = session.communication
+    if found is None:
+        return []
+    facts = [("exposed", f"{seconds(found.exposed_s)} a step, {number(found.exposed_percent, 3)} %")]
+    if found.compute_to_communication is not None:
+        facts.append(("computation : communication", f"{number(found.compute_to_communication, 3)} : 1"))
+    if found.waiting_s is not None:
+        facts.append(("of it", f"{seconds(found.waiting_s)} for the last rank, {seconds(found.transfer_s)} transfer"))
+    if found.bytes_per_step is not None:
+        facts.append(("reduced", f"{found.bytes_per_step / 1e6:,.2f} MB a step in {number(found.tensors)} tensors"))
+    if found.algorithm_bytes_per_s is not None and found.bus_bytes_per_s is not None:
+        rates = (f"{number(rate / 1e6)} MB/s" for rate in (found.algorithm_bytes_per_s, found.bus_bytes_per_s))
+        facts.append(("bandwidth", "algorithm {}, bus {}".format(*rates)))
+    return facts
+
+
+def _communication_lines(session: model.Session) -> list[str]:
+    return [session.communication.text] if session.communication else []
+
+
+def _energy(session: model.Session) -> list[tuple[str, str]]:
+    found = session.energy
+    if found is None:
+        return []
+    measured = "" if found.measured_percent is None else f", measured {number(found.measured_percent, 3)} % of the time"
+    facts = [
+        ("in all", f"{number(found.energy_j, 5)} ± {number(found.error_j, 2)} J, {number(found.energy_wh)} Wh{measured}"),
+        ("covers", found.covers),
+        ("power", f"{number(found.mean_w)} W mean, {number(found.peak_w)} W at most"),
+    ]
+    if found.idle_percent is not None:
+        facts.append(("while no step was trained", f"{number(found.idle_percent, 3)} %"))
+    if found.per_sample_j is not None:
+        useful = ""
+        if found.per_useful_sample_j is not None and found.per_useful_sample_j != found.per_sample_j:
+            useful = f", {number(found.per_useful_sample_j)} J per useful one"
+        facts.append(("per sample", f"{number(found.per_sample_j)} J{useful}"))
+    if found.cost is not None:
+        each = "" if found.cost_per_sample is None else f", {found.cost_per_sample:.3g} a sample"
+        facts.append(("cost", f"{number(found.cost)} for {number(found.node_hours)} node-hours{each}"))
+    return facts
+
+
+def _energy_table(session: model.Session) -> Table | None:
+    epochs = session.energy.epochs if session.energy else []
+    rows = [[str(e.epoch + 1), unit(e.energy_j, "J"), f"± {unit(e.error_j, 'J', 2)}", unit(e.per_sample_j, "J")] for e in epochs]
+    shown = rows if len(rows) <= _MOST_EPOCHS else [*rows[: _MOST_EPOCHS - 1], ["…", "", "", ""], rows[-1]]
+    return Table(["epoch", "energy", "error", "per sample"], shown)
 
 
 def _rank_table(session: model.Session) -> Table:

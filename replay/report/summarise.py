@@ -13,6 +13,7 @@ from distmon.core.verdicts import cannot_tell, verdicts
 from distmon.core.wall import wall_split
 from distmon.core.warmup import METHOD
 from distmon.replay.report import model
+from distmon.replay.report.accounts import summarise_books, summarise_communication, summarise_energy
 from distmon.replay.report.elastic import summarise_elastic
 from distmon.replay.report.hangs import summarise_hangs, summarise_host_silences
 from distmon.replay.report.mask import masked, masked_command, plain
@@ -22,7 +23,9 @@ _TOLD = 8
 """Nodes named in notes, and times of each; `silences` has all."""
 
 
-def summarise(state: SessionState, file: str = "", notes: list[str] | None = None) -> model.Session:
+def summarise(
+    state: SessionState, file: str = "", notes: list[str] | None = None, price_per_node_hour: float | None = None
+) -> model.Session:
     """The report of a session as far as the state goes. `notes` says what of its file could not be read."""
     job = state.job
     sizes = [g.world_size for _, g in sorted(state.generations.items()) if g.world_size is not None]
@@ -36,9 +39,7 @@ def summarise(state: SessionState, file: str = "", notes: list[str] | None = Non
         command=masked_command([plain(word) for word in job.started.command]) if job.started else [],
         exit_code=job.exit_code,
         end_reason=job.end_reason or None,
-        world_size=model.WorldSize(
-            min=min(sizes, default=None), max=max(sizes, default=None), last=sizes[-1] if sizes else None
-        ),
+        world_size=model.WorldSize(min=min(sizes, default=None), max=max(sizes, default=None), last=sizes[-1] if sizes else None),
         steps=measures.steps(state),
         samples=measures.samples(state),
         throughput=throughput,
@@ -46,6 +47,9 @@ def summarise(state: SessionState, file: str = "", notes: list[str] | None = Non
         step_s=split.step_s if split else None,
         step_split_s=_split(split),
         wall_split_s=_wall(state),
+        rank_seconds=summarise_books(state),
+        communication=summarise_communication(state),
+        energy=summarise_energy(state, price_per_node_hour),
         ranks=[_rank(state, overall) for overall in overalls],
         nodes=[_node(state, node) for _, node in sorted(state.nodes.items(), key=lambda item: (item[1].host, item[0]))],
         elastic=summarise_elastic(state, lambda at: _since(state, at)),
@@ -165,17 +169,13 @@ def _node(state: SessionState, node: NodeState) -> model.Node:
         power_mean_w=means.power_w,
         energy_j=means.energy_j,
         energy_covers=means.energy_covers,
-        rails=[
-            model.Rail(name=plain(name), mean_w=watts, within=plain(node.rails[name].within)) for name, watts in means.rails
-        ],
+        rails=[model.Rail(name=plain(name), mean_w=watts, within=plain(node.rails[name].within)) for name, watts in means.rails],
         gpus=[
             model.Gpu(index=index, name=plain(name), utilization_mean_percent=utilisation, power_mean_w=watts)
             for index, name, utilisation, watts in means.gpus
         ],
         cores=[model.Core(core=core, mean_percent=percent) for core, percent in enumerate(means.cores)],
-        temperatures=[
-            model.Zone(name=plain(name), mean_c=mean, max_c=highest) for name, mean, highest in means.temperatures
-        ],
+        temperatures=[model.Zone(name=plain(name), mean_c=mean, max_c=highest) for name, mean, highest in means.temperatures],
         power_mode=plain(node.sample.power_mode) if node.sample and node.sample.power_mode else None,
         silences=[
             model.Silence(from_s=_since(state, begun), to_s=None if ended is None else _since(state, ended))

@@ -89,3 +89,34 @@ def test_useful_samples_and_a_price() -> None:
     assert found is not None
     assert (found.per_sample_j, found.per_useful_sample_j) == (360.0, 450.0)
     assert found.cost_per_sample(2.0) == pytest.approx(0.002)
+
+
+def test_energy_by_epoch_and_while_nothing_trains() -> None:
+    state = SessionState()
+    apply(state, ev.JobStarted(at=0.0, job="j", command=["x"], np=1))
+    second_ns = 1_000_000_000
+    for at in range(1, 61):
+        if at in (21, 41):
+            apply(state, ev.EpochStarted(at=at - 1.0, worker="w", rank=0, epoch=at // 20 - 1))
+        if at > 20:
+            step = ev.StepsRecorded(
+                at=float(at),
+                node="n",
+                worker="w",
+                rank=0,
+                generation=0,
+                first_step=at - 21,
+                origin=at - 1.0,
+                start_ns=[0],
+                duration_ns=[second_ns],
+                samples=[10],
+                epoch=0 if at <= 40 else 1,
+            )
+            apply(state, step)
+        apply(state, sampled(float(at), 10.0 if at <= 20 else 100.0 if at <= 40 else 50.0))
+    found = energy(state)
+    assert found is not None
+    assert found.joules == 200 + 2_000 + 1_000
+    assert found.idle_joules == 200
+    assert [(e.epoch, e.joules, e.per_sample_j) for e in found.epochs] == [(0, 2_000, 10.0), (1, 1_000, 5.0)]
+    assert found.epochs[0].error_j == pytest.approx(1.96 * 100 / 6**0.5)

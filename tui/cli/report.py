@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from pathlib import Path
 
@@ -24,7 +25,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form.add_argument("--json", action="store_true", help="as JSON with units in its keys (docs/json.md)")
     form.add_argument("--markdown", action="store_true", help="as Markdown tables")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write one page with tables and plots, which works offline")
+    parser.add_argument(
+        "--price", type=_price, metavar="P", help="of a node for an hour, for the cost of the run and of a sample"
+    )
     parser.add_argument("--png", type=Path, metavar="DIR", help="write the plots into a folder, as PNG and SVG")
+
+
+def _price(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is no price of a node-hour: a number such as 2.50")
+    return value
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -41,7 +55,8 @@ def publish(arguments: argparse.Namespace, *, each: bool) -> int:
     drawn = arguments.html is not None or arguments.png is not None
     if drawn:
         require_plots()
-    reported = [load_reported(path, drawn=drawn) for path in paths]
+    price = getattr(arguments, "price", None)
+    reported = [load_reported(path, drawn=drawn, price_per_node_hour=price) for path in paths]
     stated = [sweep for name in arguments.session if (sweep := read_sweep(Path(name))) is not None]
     scaling = scaling_of(reported, stated[0] if len(stated) == 1 else None)
     pictures: Pictures | None = None

@@ -28,14 +28,14 @@ class Reported:
     drawn: Plots | None
 
 
-def load_reported(path: Path, *, drawn: bool) -> Reported:
+def load_reported(path: Path, *, drawn: bool, price_per_node_hour: float | None = None) -> Reported:
     """Reads a recording through, with the series of its plots where they are wanted. Raises DistmonError."""
     timeline = Timeline()
     state, notes = load_state(path, timeline.add if drawn else None)
     ended_well = state.job.exit_code == 0
     return Reported(
         name=label(path),
-        session=summarise(state, str(path), warn(path, notes)),
+        session=summarise(state, str(path), warn(path, notes), price_per_node_hour),
         figures=run_figures(state) if ended_well else None,
         epoch_samples=samples_per_epoch(state),
         drawn=plots(state, timeline) if drawn else None,
