@@ -70,3 +70,12 @@ async def test_keys_while_the_app_is_left_do_nothing(open_app: OpenApp, fake_pla
     async with open_app(made, player=fake_player(made)) as (app, pilot, _):
         await pilot.press("q", key)
         assert app.return_code == 0
+
+
+@pytest.mark.parametrize("key", ["pageup", "pagedown"])
+async def test_a_page_key_in_a_palette_without_room_does_nothing(open_app: OpenApp, key: str) -> None:
+    async with open_app([]) as (app, pilot, _):
+        await pilot.press("ctrl+p")
+        await pilot.resize_terminal(40, 3)
+        await pilot.press(key, "escape")
+        assert app.screen is app.cockpit

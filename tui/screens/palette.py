@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from textual.await_complete import AwaitComplete
 from textual.command import CommandPalette
 
@@ -11,3 +13,8 @@ class OncePalette(CommandPalette):
 
     def dismiss(self, result: None = None) -> AwaitComplete:
         return super().dismiss(result) if self.is_current else AwaitComplete()
+
+    def _action_command_list(self, action: str) -> None:
+        """A page up or down, but not where the list has no room: it does not know then on which line an option stands."""
+        with suppress(KeyError, IndexError):
+            super()._action_command_list(action)
