@@ -38,7 +38,7 @@ for step in range(100_000):
     if step == 5 and hvd.rank() == 0: print("training goes on", flush=True)
 """
 
-PLAIN = ("--disable-cache", "--network-interface", "eth0")
+PLAIN = ("-np", "2", "-H", "node1:1,node3:1", "--disable-cache", "--network-interface", "eth0")
 """Horovod's own look for a common interface takes as long as the rest."""
 Train = Callable[..., ClusterJob]
 
@@ -83,7 +83,7 @@ def ranks_of(cluster: Cluster, job: ClusterJob, host: str) -> list[int]:
 
 @pytest.mark.long
 def test_plain_horovodrun_trains_across_the_hosts(cluster: Cluster) -> None:
-    command = ["horovodrun", "-np", "2", "-H", "node1:1,node3:1", *PLAIN, sys.executable, DIGITS, "--epochs", "1"]
+    command = ["horovodrun", *PLAIN, sys.executable, DIGITS, "--epochs", "1", "--batch-size", "128"]
     done = cluster.hosts["node1"].run(*command, cwd=ROOT, timeout_s=TRAIN_LIMIT_S)
     assert done.returncode == 0, done.stderr
     assert "epoch 1/1" in done.stdout
