@@ -185,7 +185,8 @@ async def _settle(pilot: Pilot[int]) -> None:
     for _ in range(200):
         await pilot.pause()
         focused, now = app.screen.focused, style_grid(app)
-        has_keys = focused is not None and focused.has_focus and focused.display
+        covered = bool(app.cockpit.helping or app.cockpit.question)  # which has the keys itself
+        has_keys = covered or (focused is not None and focused.has_focus and focused.display)
         if has_keys and now == before and not app.cockpit.page._wants_focus:
             return
         before = now if has_keys else []
