@@ -21,7 +21,7 @@ from distmon.tui.alerts import FORGOTTEN_S, HOLDS_S, Alert, Alerts, run_command
 from distmon.tui.view.facts import Facts, facts
 
 if TYPE_CHECKING:
-    from tests.tui.conftest import FakePlayer, Grid, OpenApp
+    from tests.tui.conftest import FakePlayer, Grid, OpenApp, Settle
 
 Fold = Callable[[Iterable[AnyEvent]], SessionState]
 EVENTS: list[AnyEvent] = [
@@ -94,7 +94,7 @@ def test_the_command_gets_the_words_and_no_shell(tmp_path: Path) -> None:
 
 
 async def test_a_toast_says_it_and_a_goes_to_its_moment(
-    open_app: OpenApp, fake_player: type[FakePlayer], text_grid: Grid
+    open_app: OpenApp, settle: Settle, fake_player: type[FakePlayer], text_grid: Grid
 ) -> None:
     player = fake_player(EVENTS)
     async with open_app(EVENTS, size=(100, 30), player=player) as (app, pilot, source):
@@ -104,7 +104,7 @@ async def test_a_toast_says_it_and_a_goes_to_its_moment(
         app.frame()
         source.waiting.append(ev.Ticked(at=moment + 1))
         app.frame()
-        await pilot.pause()
+        await settle(pilot)
         assert app._last_alert == Alert(moment, "the disk is full", "error", "events")
         assert any("the disk is full" in row for row in text_grid(app))
         await pilot.press("a")
