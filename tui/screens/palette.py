@@ -6,10 +6,17 @@ from contextlib import suppress
 
 from textual.await_complete import AwaitComplete
 from textual.command import CommandPalette
+from textual.worker import Worker
 
 
 class OncePalette(CommandPalette):
     """As the framework has it, but for keys and clicks that come while it goes."""
+
+    def _gather_commands(self, search_value: str) -> Worker[None]:
+        """What it gathers for may be gone before it is done, which ends the gathering and nothing else."""
+        worker = super()._gather_commands(search_value)
+        worker.exit_on_error = False
+        return worker
 
     def dismiss(self, result: None = None) -> AwaitComplete:
         return super().dismiss(result) if self.is_current else AwaitComplete()
