@@ -116,7 +116,7 @@ def verdict(facts: Facts, palette: Palette, width: int) -> Line:
 
 def _nothing_found(facts: Facts) -> str:
     if facts.state.job.status == "idle":
-        return "no job has started yet; distmon run -np 2 -- python train.py starts one"
+        return "no job has started yet: J starts one, or distmon run -np 2 -- python train.py"
     return facts.steady.reason or "nothing holds the job back that distmon can see"
 
 
