@@ -26,7 +26,8 @@ _REQUEST_SILENT_EVERY_S = 1.0
 """To an agent that was not heard lately: it may have started anew and not know this viewer."""
 _LOOK_FOR_DUE_EVERY_S = 0.05
 _WINDOW = 32
-_FRAMES_PER_TURN = 1024
+_MESSAGES_PER_TURN, _BYTES_PER_TURN = 1024, 4 << 20
+"""A thousand agents that come back have much to tell at once, and others want this thread's interpreter too."""
 _RECONNECT_MS = 100
 _RECONNECT_SPREAD_MS = 400
 _RECONNECT_SPREAD_MS_PER_AGENT = 3
@@ -310,8 +311,8 @@ class Subscription:
 
     def _receive(self, events: list[AnyEvent]) -> None:
         """Takes what has arrived, a bounded number of messages at a time; the socket takes turns between agents."""
-        now_ns, receive = self._now_ns(), self._socket.recv
-        for _ in range(_FRAMES_PER_TURN):
+        now_ns, receive, left = self._now_ns(), self._socket.recv, _BYTES_PER_TURN
+        for _ in range(_MESSAGES_PER_TURN):
             try:
                 part = receive(zmq.NOBLOCK, copy=False)
             except zmq.Again:
@@ -321,11 +322,14 @@ class Subscription:
             while part.more:
                 part = receive(copy=False)
                 frames.append(part.bytes)
+                left -= len(frames[-1])
             if link is None:
                 continue  # sent before it was removed
             link.receive(frames, now_ns, events)
             if link.owes_credit():
                 self._send_request(link, time.monotonic())
+            if left <= 0:
+                return
 
     def _now_ns(self) -> int:
         return int(self._clock() * 1e9)
