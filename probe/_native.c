@@ -271,7 +271,6 @@ typedef struct {
     Vectorcall vectorcall;
     Counters *counters;
     PyObject *original, *helper, *hooked, *more[3];
-    PyObject *sized;
     PyObject *dictionary;
 } TimedCall;
 
@@ -325,7 +324,6 @@ static void TimedCall_dealloc(TimedCall *self) {
     Py_XDECREF(self->more[0]);
     Py_XDECREF(self->more[1]);
     Py_XDECREF(self->more[2]);
-    Py_XDECREF(self->sized);
     Py_XDECREF(self->dictionary);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
     Py_DECREF(type);
@@ -341,30 +339,15 @@ static PyObject *TimedCall_get(PyObject *self, PyObject *instance, PyObject *own
 }
 
 /* Samples in a batch: the first dimension of the first tensor in it. What the default collation makes of a data set of
-   tuples is looked at here, anything else by count_samples. A tensor's length is its first dimension too, and is there
-   without a shape made for the question; so it is asked for where the last shape of that type agreed with it. */
+   tuples is looked at here, anything else by count_samples. */
 static long long samples_of(TimedCall *self, PyObject *batch) {
-    PyObject *tensor = NULL, *shape = NULL, *size = NULL;
+    PyObject *shape = NULL, *size = NULL;
     long long samples;
     if (PyList_CheckExact(batch) && PyList_Size(batch) > 0)
-        tensor = PyList_GetItem(batch, 0);
-    if (tensor != NULL && (PyObject *)Py_TYPE(tensor) == self->sized) {
-        samples = PyObject_Length(tensor);
-        if (samples >= 0)
-            return samples;
-        PyErr_Clear();
-    }
-    if (tensor != NULL)
-        shape = PyObject_GetAttr(tensor, shape_name);
+        shape = PyObject_GetAttr(PyList_GetItem(batch, 0), shape_name);
     if (shape != NULL && PyTuple_Check(shape) && PyTuple_Size(shape) > 0) {
         size = PyTuple_GetItem(shape, 0);
         Py_INCREF(size);
-        if (PyObject_Length(tensor) == PyLong_AsLongLong(size)) {
-            Py_XDECREF(self->sized);
-            self->sized = (PyObject *)Py_TYPE(tensor);
-            Py_INCREF(self->sized);
-        }
-        PyErr_Clear();
     }
     Py_XDECREF(shape);
     if (size == NULL) {

@@ -334,19 +334,6 @@ def test_calls_are_written_when_they_are_due(bench: Bench, graphs: Graphs) -> No
     assert (graphs.flushed, len(graphs.calls)) == (bench.hot.HELD + 4, 0)
 
 
-def test_a_length_stands_for_a_shape_only_where_both_agree(bench: Bench) -> None:
-    class Sized(Tensor):
-        def __len__(self) -> int:
-            return self.shape[0]
-
-    class Grouped(Tensor):
-        def __len__(self) -> int:
-            return 99
-
-    bench.train([[Sized(4)], [Sized(3)], [Grouped(2)], [Grouped(5)], [Sized(1)]])
-    assert [step.samples for step in bench.steps()] == [4, 3, 2, 5, 1]
-
-
 def test_what_was_compiled_is_left_where_it_is(tmp_path: Path) -> None:
     """A copy of the probe for another kind of machine, whose machine code does not load here, works in Python."""
     folder = Path(shutil.copytree(PROBE, tmp_path / "probe", ignore=shutil.ignore_patterns("_native*", "__pycache__")))
