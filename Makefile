@@ -30,7 +30,7 @@ run:
 	@$(BIN)/distmon run -np 2 -- $(or $(PYTHON),$(BIN)/python) examples/torch_digits.py --epochs 150 --seconds 120
 
 # What measures a training's time runs alone; then what computes and what mostly waits run side by side.
-COMPUTING := tests/core tests/replay tests/tui
+COMPUTING := tests/core tests/replay tests/tui tests/launcher
 test:
 	@$(SET_UP)
 	@$(BIN)/pytest tests/probe

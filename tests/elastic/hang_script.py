@@ -16,7 +16,7 @@ model = torch.nn.Linear(2, 1)
 optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), named_parameters=model.named_parameters())
 
 
-def write_a_checkpoint(seconds: float) -> None:
+def look_something_up(seconds: float) -> None:
     time.sleep(seconds)
 
 
@@ -33,5 +33,5 @@ for pause in sys.argv[1:]:
     if hvd.rank() == 1 and pause.endswith("s"):
         hvd.allreduce(torch.ones(1), name="skipped")
     elif hvd.rank() == 1:
-        write_a_checkpoint(float(pause))
+        look_something_up(float(pause))
 train(STEPS)

@@ -42,7 +42,7 @@ async def test_a_question_gets_its_answer_though_a_field_had_the_keys(
         await pilot.press("a", "ctrl+q", "n", "b", "ctrl+q")
         assert app.cockpit.question
         page = app.cockpit.page
-        assert isinstance(page, Launch) and page.form.form.command == "ab"
+        assert isinstance(page, Launch) and page.form.form.command.endswith("ab")
         await pilot.press("y")
         assert job.stopped == 1
 
