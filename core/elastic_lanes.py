@@ -60,7 +60,7 @@ def lanes(state: SessionState) -> list[Lane]:
     blocks = _blocks(state)
     deaths = sorted(life.exited for life in state.elastic.lives if life.exited is not None and _failed(life) and not life.lost)
     interruptions = sorted(i.at for probe in state.elastic.probes.values() for i in probe.interruptions)
-    noticed = _failures_noticed(state)
+    noticed, committed = _failures_noticed(state), _commits(state)
     found = []
     for life in state.elastic.lives:
         probe = _probe_of(state, life)
@@ -69,7 +69,7 @@ def lanes(state: SessionState) -> list[Lane]:
         if probe is None:
             own = _unseen(state, life, exited)
         else:
-            own = _Life(life, probe, blocks.get(probe.worker, []), deaths, noticed, exited).segments()
+            own = _Life(life, probe, blocks.get(probe.worker, []), deaths, noticed, committed, exited).segments()
         found.append(Lane(life.host, life.local_rank, before + own, _end(life), _failed(life)))
     order = {host: number for number, host in enumerate(dict.fromkeys(life.host for life in state.elastic.lives))}
     return sorted(found, key=lambda lane: (order[lane.host], lane.local_rank, lane.segments[0].started if lane.segments else 0.0))
@@ -123,6 +123,16 @@ def _blocks(state: SessionState) -> dict[str, list[_Block]]:
                 ended = made_until(state, generation, rank)
                 found[rank.worker].append(_Block(number, rank.rank, rank.first_start, ended))
     return found
+
+
+def _commits(state: SessionState) -> dict[int, float]:
+    """Generation -> its last commit that others went on from, by the word of the lowest rank that went back to it."""
+    found: dict[int, tuple[int, float]] = {}
+    for restore in state.elastic.restores:
+        known = found.get(restore.committed_generation)
+        if restore.committed_at is not None and (known is None or restore.rank < known[0]):
+            found[restore.committed_generation] = restore.rank, restore.committed_at
+    return {generation: at for generation, (_, at) in found.items()}
 
 
 def _failures_noticed(state: SessionState) -> dict[int, float]:
@@ -196,6 +206,7 @@ class _Life:
     blocks: list[_Block]
     deaths: list[float]
     noticed: dict[int, float]
+    committed: dict[int, float]
     exited: float
 
     def segments(self) -> list[Segment]:
@@ -260,8 +271,11 @@ class _Life:
     def _failure(self, block: _Block, started: float, ended: float) -> list[Segment]:
         """A step is cut short by the first death, which the worker then takes time to notice."""
         cut = cut_short(self.deaths, started, ended)
+        # The state that goes on may have been committed after the last step, and even after the death.
+        committed = min(max(self.committed.get(block.generation, started), started), cut)
         pieces = [
-            Segment("redone", started, cut, block.generation, block.rank),
+            Segment(TRAINING, started, committed, block.generation, block.rank),
+            Segment("redone", committed, cut, block.generation, block.rank),
             Segment("detection", cut, ended, block.generation, block.rank),
         ]
         return [piece for piece in pieces if piece.ended > piece.started]
