@@ -107,6 +107,8 @@ def test_an_agent_dies_a_host_is_cut_off_and_a_rank_is_killed_and_every_step_is_
     cluster.heal("node2")
     job.wait_for("node2 answers again after [12][0-9] s", 20)
     job.wait_for("node node2 is back", 30)
+    # The recorder writes now and then.
+    assert within(10, lambda: len(job.of(HostReachChanged)) == 2)
     gone, back = job.of(HostReachChanged)
     assert (gone.host, gone.ranks, gone.answers, back.answers) == ("node2", [1], False, True)
     assert cut.began - BEAT_S - SLACK_S < gone.since < cut.at + SLACK_S and gone.at - cut.began < SILENT_SHOWN_S
