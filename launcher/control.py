@@ -14,9 +14,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from distmon.core.errors import DistmonError, UsageError
+from distmon.core.errors import DistmonError
 from distmon.launcher.actions import AnyAction
-from distmon.launcher.rundir import RunningJob, running_jobs
+from distmon.launcher.rundir import RunningJob, choose_job
 
 SOCKET = "control.sock"
 ANSWER_LIMIT_S = 10.0
@@ -97,16 +97,12 @@ def ask(job: RunningJob, action: AnyAction) -> str:
 
 def find_job(name: str) -> RunningJob:
     """The job of that name, or the only one. Raises UsageError or DistmonError."""
-    jobs = running_jobs(SOCKET)
-    if name:
-        jobs = [job for job in jobs if job.name == name]
-        if not jobs:
-            raise UsageError(f"no job {name} that distmon started runs here")
-    if not jobs:
-        raise DistmonError("no job that distmon started runs here; start one with: distmon run -np 2 -- python train.py")
-    if len(jobs) > 1:
-        raise UsageError(f"several jobs run here; say which with --job: {', '.join(job.name for job in jobs)}")
-    return jobs[0]
+    return choose_job(
+        SOCKET,
+        name,
+        unknown=f"no job {name} that distmon started runs here",
+        none="no job that distmon started runs here; start one with: distmon run -np 2 -- python train.py",
+    )
 
 
 def _read_line(connection: socket.socket) -> bytes:

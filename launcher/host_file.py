@@ -16,7 +16,7 @@ from distmon.launcher.actions import AddHost, DrainHost
 from distmon.launcher.driver.discovery import DiscoveryError, parse_discovered
 from distmon.launcher.facts import is_local
 from distmon.launcher.hosts import Host
-from distmon.launcher.rundir import RunningJob, running_jobs
+from distmon.launcher.rundir import RunningJob, choose_job
 
 FILE_NAME = "hosts"
 _ALONE = "# this machine alone"
@@ -67,16 +67,12 @@ def slots_of(hosts: Iterable[Host]) -> dict[str, int]:
 
 def find_job(name: str) -> RunningJob:
     """The job of that name, or the only one. Raises UsageError or DistmonError."""
-    jobs = running_jobs(FILE_NAME)
-    if name:
-        jobs = [job for job in jobs if job.name == name]
-        if not jobs:
-            raise UsageError(f"there is no elastic job {name} here whose hosts distmon keeps; `distmon hosts` lists them")
-    if not jobs:
-        raise DistmonError("no elastic job without a discovery script runs here; start one with: distmon run --min-np 1 ...")
-    if len(jobs) > 1:
-        raise UsageError(f"several jobs run here; say which with --job: {', '.join(job.name for job in jobs)}")
-    return jobs[0]
+    return choose_job(
+        FILE_NAME,
+        name,
+        unknown=f"there is no elastic job {name} here whose hosts distmon keeps; `distmon hosts` lists them",
+        none="no elastic job without a discovery script runs here; start one with: distmon run --min-np 1 ...",
+    )
 
 
 def with_host(hosts: Mapping[str, int], word: str) -> dict[str, int]:

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from distmon.core.errors import DistmonError
+from distmon.core.errors import DistmonError, UsageError
 from distmon.wire.addresses import private_directory, runtime_directory
 
 
@@ -58,3 +58,20 @@ def _remove_dead(base: Path) -> None:
         pid = path.name.split("-")[1]
         if pid.isdecimal() and not Path(f"/proc/{pid}").exists():
             shutil.rmtree(path, ignore_errors=True)
+
+
+def choose_job(file_name: str, name: str, *, unknown: str, none: str) -> RunningJob:
+    """The running job of that name with such a file, or the only one.
+
+    Raises UsageError, with `unknown`, or DistmonError, with `none`.
+    """
+    jobs = running_jobs(file_name)
+    if name:
+        jobs = [job for job in jobs if job.name == name]
+        if not jobs:
+            raise UsageError(unknown)
+    if not jobs:
+        raise DistmonError(none)
+    if len(jobs) > 1:
+        raise UsageError(f"several jobs run here; say which with --job: {', '.join(job.name for job in jobs)}")
+    return jobs[0]

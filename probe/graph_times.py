@@ -105,7 +105,7 @@ class GraphTimes:
         tf = self._tf
         if isinstance(gradient, tf.IndexedSlices):
             return tf.IndexedSlices(tf.identity(gradient.values), gradient.indices, gradient.dense_shape)
-        return None if gradient is None else tf.identity(gradient)
+        return tf.identity(gradient)
 
     def _write(self, batch: Sequence[Any], reduction: Sequence[Any]) -> None:
         """An op that adds a row to the queue; a `tf.function` runs it without being asked, for it has an effect."""

@@ -55,8 +55,7 @@ def publish(arguments: argparse.Namespace, *, each: bool) -> int:
     drawn = arguments.html is not None or arguments.png is not None
     if drawn:
         require_plots()
-    price = getattr(arguments, "price", None)
-    reported = [load_reported(path, drawn=drawn, price_per_node_hour=price) for path in paths]
+    reported = [load_reported(path, drawn=drawn, price_per_node_hour=arguments.price) for path in paths]
     stated = [sweep for name in arguments.session if (sweep := read_sweep(Path(name))) is not None]
     scaling = scaling_of(reported, stated[0] if len(stated) == 1 else None)
     pictures: Pictures | None = None

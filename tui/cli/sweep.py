@@ -78,8 +78,8 @@ def run(arguments: argparse.Namespace) -> int:
     if swept.stopped:
         say(f"stopped after {swept.done} of {len(runs(sweep))} runs; go on with: distmon sweep --resume {folder.path}")
         return 128 + swept.stopped
-    form = {"json": arguments.json, "markdown": arguments.markdown, "html": arguments.html, "png": None, "demo": False}
-    publish(argparse.Namespace(session=[str(folder.path)], **form), each=False)
+    form = {"json": arguments.json, "markdown": arguments.markdown, "html": arguments.html}
+    publish(argparse.Namespace(session=[str(folder.path)], png=None, demo=False, price=None, **form), each=False)
     return code
 
 
@@ -118,5 +118,3 @@ def _gpus() -> int:
         return sum(1 for _ in Path("/proc/driver/nvidia/gpus").iterdir())
     except OSError:
         return 0
-
-
