@@ -139,9 +139,27 @@ done:
     return found;
 }
 
-/* One place of all tuples added up. */
+/* One place of all tuples added up, as far as it holds small integers; 0 where it does not. */
+static int small_sum_at(PyObject *tuples, Py_ssize_t place, long long *sum) {
+    *sum = 0;
+    for (Py_ssize_t i = 0; i < PyList_Size(tuples); i++) {
+        PyObject *tuple = PyList_GetItem(tuples, i);
+        if (!PyTuple_Check(tuple) || place >= PyTuple_Size(tuple) || !PyLong_Check(PyTuple_GetItem(tuple, place)))
+            return 0;
+        int overflow;
+        long long number = PyLong_AsLongLongAndOverflow(PyTuple_GetItem(tuple, place), &overflow);
+        if (overflow || __builtin_add_overflow(*sum, number, sum))
+            return 0;
+    }
+    return 1;
+}
+
+/* The same of any numbers. */
 static PyObject *sum_at(PyObject *tuples, Py_ssize_t place) {
     PyObject *sum = NULL;
+    long long small;
+    if (small_sum_at(tuples, place, &small))
+        return PyLong_FromLongLong(small);
     for (Py_ssize_t i = 0; i < PyList_Size(tuples); i++) {
         PyObject *tuple = PyList_GetItem(tuples, i);
         PyObject *number = tuple != NULL && PyTuple_Check(tuple) ? PyTuple_GetItem(tuple, place) : NULL;

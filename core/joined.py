@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from distmon.core.batches import USUAL, Int64s
 from distmon.core.intervals import MIN_STEPS, mean_interval, student
+from distmon.core.once import once
 from distmon.core.quantiles import median, quantile
-from distmon.core.steps import RECENT_STEPS, Generation
+from distmon.core.steps import RECENT_STEPS, Generation, RankSteps
 
 _ROWS = 4_096
 _VARIES = 0.75
@@ -22,8 +25,8 @@ class JoinedStep:
 
     step: int
     duration: int
-    waits: list[int]
-    inputs: list[int]
+    waits: Sequence[int]
+    inputs: Sequence[int]
     """0 where input was not seen."""
 
 
@@ -36,18 +39,70 @@ class Joined:
 def joined(generation: Generation, since: int = 0) -> Joined:
     """The last steps, from `since` on, in which all ranks' communication was seen."""
     count = min(max(_ROWS // len(generation.ranks), _LEAST_STEPS), RECENT_STEPS)
+    found = once(generation, _joined, count)
+    return Joined(found.ranks, [step for step in found.steps if step.step >= since][-count:])
+
+
+def _joined(generation: Generation, count: int) -> Joined:
     numbers = sorted(generation.ranks)
+    rows = [_row(generation.ranks[number], count) for number in numbers]
+    return Joined(numbers, _by_row([row for row in rows if row]) if all(rows) else _by_step(generation, numbers, count))
+
+
+@dataclass(slots=True, frozen=True)
+class _Row:
+    """The last steps of a rank, one after the other, all known."""
+
+    first: int
+    durations: Int64s
+    waits: Int64s
+    inputs: Int64s
+
+    def cut(self, column: Int64s, first: int, last: int) -> Int64s:
+        return column[first - self.first : last + 1 - self.first]
+
+
+def _row(rank: RankSteps, count: int) -> _Row | None:
+    """None where the batches are not the usual ones, or steps are missing between them."""
+    batches = rank.last_batches(count)[::-1]
+    if not batches:
+        return None
+    first, expected = batches[0].first_step, batches[0].first_step
+    durations, waits, inputs = array("I"), array("I"), array("I")
+    for start, steps, _, _, columns, numbers, _ in batches:
+        if start != expected or columns is not USUAL or numbers.typecode != "I":
+            return None
+        durations += numbers[:steps]
+        inputs += numbers[steps : 2 * steps]
+        waits += numbers[3 * steps : 4 * steps]
+        expected += steps
+    return _Row(first, durations, waits, inputs)
+
+
+def _by_row(rows: Sequence[_Row]) -> list[JoinedStep]:
+    """The steps that all rows have, column by column: there may be a thousand rows."""
+    first, last = max(row.first for row in rows), min(row.first + len(row.durations) for row in rows) - 1
+    if last < first:
+        return []
+    durations = rows[0].cut(rows[0].durations, first, last)
+    waits = zip(*(row.cut(row.waits, first, last) for row in rows), strict=True)
+    inputs = zip(*(row.cut(row.inputs, first, last) for row in rows), strict=True)
+    steps = zip(range(first, last + 1), durations, waits, inputs, strict=True)
+    return [JoinedStep(*step) for step in steps if step[1] > 0]
+
+
+def _by_step(generation: Generation, numbers: Sequence[int], count: int) -> list[JoinedStep]:
     columns: dict[int, tuple[int, list[int], list[int]]] = {}
     for number in numbers:
         for batch in generation.ranks[number].last_batches(count):
             inputs, durations = batch.column("input_wait_ns"), batch.durations_ns
             for i, wait in enumerate(batch.column("exposed_communication_ns") or ()):
-                if wait is not None and (step := batch.first_step + i) >= since:
-                    _, waits, waited = columns.setdefault(step, (durations[i], [], []))
+                if wait is not None:
+                    _, waits, waited = columns.setdefault(batch.first_step + i, (durations[i], [], []))
                     waits.append(wait)
                     waited.append((inputs[i] if inputs else 0) or 0)
     whole = [(step, row) for step, row in sorted(columns.items()) if len(row[1]) == len(numbers) and row[0] > 0]
-    return Joined(numbers, [JoinedStep(step, *row) for step, row in whole[-count:]])
+    return [JoinedStep(step, *row) for step, row in whole]
 
 
 def gain_without_lateness(found: Joined, rank: int) -> tuple[float, float] | None:
@@ -58,7 +113,7 @@ def gain_without_lateness(found: Joined, rank: int) -> tuple[float, float] | Non
     index = found.ranks.index(rank)
     late, margins, durations = [], [], []
     for step in found.steps:
-        others = step.waits[:index] + step.waits[index + 1 :]
+        others = [*step.waits[:index], *step.waits[index + 1 :]]
         own = step.waits[index]
         late.append(float((median(others) or 0.0) - own))
         margins.append(float(min(others) - own))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from distmon.core.steps import JobSeries
+from distmon.core.steps import JobSeries, Totals
 from distmon.core.warmup import Warmup
 
 _MOST = 8
@@ -22,6 +22,8 @@ class Memo:
     """Of so many entries."""
     rates: tuple[int, int, list[float]] | None = None
     """(first entry, end, samples per second of each entry between, in order of size)."""
+    first: tuple[int, Totals] | None = None
+    """Sums over all ranks of so many first steps, which all of them have done."""
 
 
 @dataclass(slots=True, frozen=True, eq=False)

@@ -4,13 +4,16 @@ is computed here, once, from the state alone; times in seconds, rates per second
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from distmon.core.batches import PHASES
+from distmon.core.batches import PHASES, Sums, add_up
 from distmon.core.kept_series import KeptSeries, kept_series, ordered_rates
+from distmon.core.once import once
 from distmon.core.quantiles import quantile
 from distmon.core.state import LOST_S, NodeState, SessionState
-from distmon.core.steps import Generation, RankSteps, Totals
+from distmon.core.steps import EXACT_PREFIX, Generation, RankSteps, Totals
 from distmon.core.warmup import MIN_STEPS, Warmup, find_warmup
 
 ROLLING_S = 30.0
@@ -18,8 +21,7 @@ STALE_S = 3.0
 ALL_PHASES = (*PHASES, "rest")
 
 
-@dataclass(slots=True, frozen=True)
-class Split:
+class Split(NamedTuple):
     """Mean of a step over ranks, in seconds. A phase that was not seen is None, and its time is in the rest."""
 
     step_s: float
@@ -42,12 +44,22 @@ class Split:
 
 def split(totals: Totals) -> Split | None:
     """The mean step of some totals; None of no steps."""
-    if not totals.steps:
+    return split_of((*totals[:4], *totals.phase_ns, *totals.seen))
+
+
+def split_of(sums: Sums) -> Split | None:
+    """The mean step of some sums; None of no steps."""
+    steps, duration, _, _, a, b, c, d, seen_a, seen_b, seen_c, seen_d = sums
+    if not steps:
         return None
-    step = totals.duration_ns / totals.steps / 1e9
-    means = [ns / seen / 1e9 if seen else None for ns, seen in zip(totals.phase_ns, totals.seen, strict=True)]
-    rest = (totals.duration_ns - sum(totals.phase_ns)) / totals.steps / 1e9
-    return Split(step, means[0], means[1], means[2], means[3], rest)
+    return Split(
+        duration / steps / 1e9,
+        a / seen_a / 1e9 if seen_a else None,
+        b / seen_b / 1e9 if seen_b else None,
+        c / seen_c / 1e9 if seen_c else None,
+        d / seen_d / 1e9 if seen_d else None,
+        (duration - (a + b + c + d)) / steps / 1e9,
+    )
 
 
 @dataclass(slots=True, frozen=True)
@@ -146,10 +158,20 @@ def steady_totals(generation: Generation | None) -> Totals:
     total = Totals()
     if generation is None:
         return total
-    skip = steps_set_aside(generation)
-    for rank in generation.ranks.values():
+    skip, ranks = steps_set_aside(generation), generation.ranks.values()
+    if skip <= EXACT_PREFIX and all(rank.sums[0] >= skip for rank in ranks):
+        return Totals.of(add_up([rank.sums for rank in ranks])).less(_first_totals(generation, skip))
+    for rank in ranks:
         total = total.plus(rank.steady(skip))
     return total
+
+
+def _first_totals(generation: Generation, steps: int) -> Totals:
+    """Sums over ranks of their first steps, which all of them have done."""
+    memo = _kept(generation).memo
+    if memo.first is None or memo.first[0] != steps:
+        memo.first = steps, Totals.of(add_up([rank.first_sums(steps) for rank in generation.ranks.values()]))
+    return memo.first[1]
 
 
 def step_split(generation: Generation | None) -> Split | None:
@@ -197,7 +219,7 @@ def session_mean_throughput(state: SessionState) -> float | None:
     starts = [r.first_start for r in steps if r.first_start is not None]
     ends = [r.last_end for r in steps if r.last_end is not None]
     elapsed = max(ends) - min(starts)
-    return sum(r.totals.samples for r in steps) / elapsed if elapsed > 0 else None
+    return sum(r.sums[2] for r in steps) / elapsed if elapsed > 0 else None
 
 
 def throughput_history(state: SessionState) -> list[tuple[float, float | None]]:
@@ -218,7 +240,7 @@ def samples(state: SessionState) -> int | None:
     found = [g for g in state.generations.values() if g.ranks]
     if not found or any(not g.series.sampled for g in found):
         return None
-    return sum(r.totals.samples for g in found for r in g.ranks.values())
+    return sum(r.sums[2] for g in found for r in g.ranks.values())
 
 
 def steps(state: SessionState) -> int:
@@ -270,9 +292,8 @@ def elapsed(state: SessionState) -> float | None:
     return (state.job.ended_at if state.job.ended_at is not None else state.now) - begun
 
 
-@dataclass(slots=True, frozen=True)
-class RankRow:
-    """One rank of the current generation, over its recent steps (`recent`) and over steady steps (`steady`)."""
+class RankRow(NamedTuple):
+    """One rank of the current generation, over its recent steps."""
 
     rank: int
     host: str
@@ -281,7 +302,6 @@ class RankRow:
     epoch: int | None
     state: str
     recent: Split | None
-    steady: Split | None
     lateness_s: float | None
     """How much later than the median rank it comes to the collective: the median's exposed communication less its own."""
     samples_per_s: float | None
@@ -295,12 +315,10 @@ def rank_rows(state: SessionState) -> list[RankRow]:
     """One row per rank, in order: of an elastic job, those that its last round has given out."""
     world = state.elastic.rounds[-1].world_size if state.elastic.rounds else None
     generation = current_generation(state)
-    skip = steps_set_aside(generation) if generation else 0
     taking_part = generation.ranks if generation else {}
-    sums = {number: r.last_totals(RECENT) for number, r in taking_part.items()}
-    recents = {number: split(total) for number, total in sums.items()}
-    exposed = sorted(s.exposed_communication for s in recents.values() if s and s.exposed_communication is not None)
-    usual = quantile(exposed, 0.5)
+    recents = recent_splits(generation) if generation else {}
+    sums = recent_sums(generation) if generation else {}
+    usual = quantile(sorted(s.exposed_communication for s in recents.values() if s.exposed_communication is not None), 0.5)
     rows = []
     for number in sorted(state.ranks.keys() | taking_part.keys()):
         if world is not None and number >= world:
@@ -312,11 +330,10 @@ def rank_rows(state: SessionState) -> list[RankRow]:
                 rank=number,
                 host=known.host if known else "",
                 pid=known.pid if known else None,
-                step=made.totals.steps if made else None,
+                step=made.sums[0] if made else None,
                 epoch=made.epoch if made else None,
-                state=rank_status(state, number),
+                state=_rank_status(state, generation, number),
                 recent=recent,
-                steady=split(made.steady(skip)) if made else None,
                 lateness_s=usual - own if usual is not None and own is not None else None,
                 samples_per_s=_rate(sums[number]) if made else None,
                 unseen=known.unseen if known else {},
@@ -325,19 +342,42 @@ def rank_rows(state: SessionState) -> list[RankRow]:
     return rows
 
 
-def recent_split(rank: RankSteps, count: int = RECENT) -> Split | None:
-    """Mean over a rank's last steps."""
-    return split(rank.last_totals(count))
+def recent_sums(generation: Generation, count: int = RECENT) -> Mapping[int, Sums]:
+    """Sums over each rank's last steps, of whole batches that hold at least `count`."""
+    return once(generation, _last_sums, count)
 
 
-def _rate(total: Totals) -> float | None:
-    if not total.duration_ns or total.sampled_steps < total.steps:
-        return None
-    return total.samples / total.duration_ns * 1e9
+def _last_sums(generation: Generation, count: int) -> dict[int, Sums]:
+    return {number: rank.last_sums(count) for number, rank in generation.ranks.items()}
+
+
+def recent_splits(generation: Generation, count: int = RECENT) -> Mapping[int, Split]:
+    """Mean over each rank's last steps; without ranks that have done none."""
+    return once(generation, _last_splits, count)
+
+
+def _last_splits(generation: Generation, count: int) -> dict[int, Split]:
+    return {number: made for number, sums in recent_sums(generation, count).items() if (made := split_of(sums))}
+
+
+def steady_split(state: SessionState, number: int) -> Split | None:
+    """Mean over a rank's steady steps in the current generation."""
+    generation = current_generation(state)
+    made = generation.ranks.get(number) if generation else None
+    return split(made.steady(steps_set_aside(generation))) if generation and made else None
+
+
+def _rate(sums: Sums) -> float | None:
+    steps, duration_ns, samples, sampled, *_ = sums
+    return samples / duration_ns * 1e9 if duration_ns and sampled >= steps else None
 
 
 def rank_status(state: SessionState, number: int) -> str:
     """starting, training, silent (no step for long), unmeasured, ended or the signal or code it died with."""
+    return _rank_status(state, current_generation(state), number)
+
+
+def _rank_status(state: SessionState, generation: Generation | None, number: int) -> str:
     rank = state.ranks.get(number)
     if rank is None:
         return "training"
@@ -345,13 +385,13 @@ def rank_status(state: SessionState, number: int) -> str:
         return "ended" if rank.exit_code == 0 else rank.signal or f"exit {rank.exit_code}"
     if state.job.status == "ended":
         return "ended"
-    generation = current_generation(state)
     made = generation.ranks.get(number) if generation else None
     if made is None or made.last_end is None:
         if "steps" in rank.unseen:
             return "unmeasured"
         return "starting" if rank.identity is None or not generation else "unmeasured"
-    return "silent" if state.now - made.last_end > max(10.0, 5 * made.usual_step_s()) else "training"
+    silence = state.now - made.last_end
+    return "silent" if silence > 10.0 and silence > 5 * made.usual_step_s() else "training"
 
 
 def node_status(state: SessionState, node: NodeState) -> str:

@@ -18,8 +18,10 @@ def standstill(state: SessionState, generation: Generation | None) -> Verdict | 
     if generation is None or state.job.status != "running":
         return None
     last = max((r.last_end or 0.0) for r in generation.ranks.values())
-    usual = max(r.usual_step_s() for r in generation.ranks.values())
     silence, hang = state.now - last, state.hang_watch.current
+    if hang is None and silence <= HOST_GONE_S:
+        return None
+    usual = max(r.usual_step_s() for r in generation.ranks.values())
     gone = _gone_hosts(state, generation)
     if gone and silence > max(HOST_GONE_S, 5 * usual):
         return _host_gone(state, last, gone)

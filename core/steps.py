@@ -144,21 +144,22 @@ class RankSteps:
     def steady(self, warmup_steps: int) -> Totals:
         """Totals of the steps after the first `warmup_steps`; past the exact prefix, after the next checkpoint."""
         if warmup_steps <= min(EXACT_PREFIX, self.sums[0]):
-            return self.totals.less(self._of_first(warmup_steps))
+            return self.totals.less(Totals.of(self.first_sums(warmup_steps)))
         for place in range(0, len(self.checkpoints), len(NOTHING)):
             if self.checkpoints[place] >= warmup_steps:
                 before = self.checkpoints[place : place + len(NOTHING)]
                 return self.totals.less(Totals.of([int(value) for value in before]))
         return Totals()
 
-    def _of_first(self, steps: int) -> Totals:
+    def first_sums(self, steps: int) -> Sums:
+        """The sums of its first steps, of the EXACT_PREFIX at most."""
         total = NOTHING
         for batch in self.first_batches:
             if steps <= 0:
                 break
             total = add_up([total, batch.first_sums(steps)])
             steps -= batch.steps
-        return Totals.of(total)
+        return total
 
     @property
     def first_duration_s(self) -> float | None:
@@ -194,9 +195,15 @@ class RankSteps:
                 break
         return chosen
 
-    def last_totals(self, count: int) -> Totals:
+    def last_sums(self, count: int) -> Sums:
         """The sums of `last_batches`."""
-        return Totals.of(add_up([NOTHING, *[batch.sums for batch in self.last_batches(count)]]))
+        chosen = []
+        for batch in reversed(self.batches):
+            chosen.append(batch[6])
+            count -= batch[1]
+            if count <= 0:
+                break
+        return add_up(chosen) if chosen else NOTHING
 
     def _checkpoint(self) -> None:
         self.checkpoints.extend(self.sums)
@@ -323,6 +330,8 @@ class Generation:
     ranks: dict[int, RankSteps] = field(default_factory=dict)
     series: JobSeries = field(default_factory=JobSeries)
     arrivals: Arrivals = field(default_factory=Arrivals)
+    told: int = 0
+    """Batches that it has taken in."""
 
     def all_new(self, told: Sequence[tuple[int, str, Batch]]) -> bool:
         """Whether none of the steps is there already."""
@@ -342,6 +351,7 @@ class Generation:
     def add(self, told: Sequence[tuple[int, str, Batch]], epoch: int | None, *, aligned: bool = False) -> Totals:
         """Adds each batch to its rank and to the job, and gives the sums of all; the worker tells who had the rank."""
         ranks = self.ranks
+        self.told += len(told)
         for rank, worker, batch in told:
             if (made := ranks.get(rank)) is None:
                 made = ranks[rank] = RankSteps(rank)

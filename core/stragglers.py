@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from distmon.core.arrivals import Episode, Shift, shares
 from distmon.core.finding import REMEDIES, Pattern, Verdict, phase_words, since_start
 from distmon.core.joined import Joined, gain_without_lateness, gain_without_transfer, is_bursty, joined, mean_band
-from distmon.core.measures import ALL_PHASES, RECENT, Split, split
-from distmon.core.quantiles import quantile
+from distmon.core.measures import ALL_PHASES, RECENT, Split, split_of
+from distmon.core.once import once
+from distmon.core.quantiles import median
 from distmon.core.state import SessionState
 from distmon.core.steps import RECENT_STEPS, Generation
 
 LEAST_LATENESS = 0.01
 """A rank that is late by less of the step is not worth a word."""
 PERSISTENT_STEPS = 200
+COMPARED_RANKS = 128
+"""So many ranks tell well enough what a phase usually takes."""
 _CLEAR = 0.5
 """A phase that explains less of the lateness than this is named along with the next."""
 
@@ -91,30 +94,36 @@ def _straggler(
     )
 
 
-def _others(waits: list[int], index: int) -> float | None:
-    return quantile(sorted(waits[:index] + waits[index + 1 :]), 0.5)
+def _others(waits: Sequence[int], index: int) -> float | None:
+    return median([*waits[:index], *waits[index + 1 :]])
 
 
 def _phases(generation: Generation, rank: int, shift: Shift, late_s: float) -> tuple[str | None, str]:
     """The phase that exceeds that of the others most, and in words the phases that explain the lateness."""
     count = min(max(generation.arrivals.next_step - shift.since, RECENT), RECENT_STEPS)
-    splits = {number: s for number, r in generation.ranks.items() if (s := split(r.last_totals(count)))}
-    if rank not in splits:
+    own = split_of(generation.ranks[rank].last_sums(count))
+    if own is None:
         return None, "a phase that was not seen"
-    excess = sorted(_excesses(splits, rank), reverse=True)
+    others = [made for number, made in once(generation, _compared, count).items() if number != rank]
+    excess = sorted(_excesses(own, others), reverse=True)
     if not excess or excess[0][0] <= 0.25 * late_s:
         return None, "no phase that stands out"
     words = [phase_words(name) for value, name in excess[:2] if value > 0.25 * late_s]
     return excess[0][1], words[0] if excess[0][0] >= _CLEAR * late_s else " and ".join(words)
 
 
-def _excesses(splits: dict[int, Split], rank: int) -> Iterable[tuple[float, str]]:
+def _compared(generation: Generation, count: int) -> dict[int, Split]:
+    """The mean recent step of each rank; of very many ranks, of evenly chosen ones."""
+    chosen = list(generation.ranks.items())[:: max(len(generation.ranks) // COMPARED_RANKS, 1)]
+    return {number: made for number, r in chosen if (made := split_of(r.last_sums(count)))}
+
+
+def _excesses(own: Split, others: Sequence[Split]) -> Iterable[tuple[float, str]]:
     """(seconds, phase) by which a rank exceeds the median of the others, communication left out."""
     for name in ALL_PHASES:
-        own = splits[rank].phase(name)
-        others = sorted(v for number, s in splits.items() if number != rank and (v := s.phase(name)) is not None)
-        if name != "exposed_communication" and own is not None and others:
-            yield own - (quantile(others, 0.5) or 0.0), name
+        value, usual = own.phase(name), [v for other in others if (v := other.phase(name)) is not None]
+        if name != "exposed_communication" and value is not None and usual:
+            yield value - (median(usual) or 0.0), name
 
 
 def _earlier(generation: Generation, rank: int) -> str:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from distmon.core.finding import REMEDIES, Verdict, phase_words, since_start
 from distmon.core.joined import gain_without_input, gain_without_transfer, joined
 from distmon.core.loss_verdicts import loss
-from distmon.core.measures import RECENT, Split, current_generation, elapsed, recent_split, step_split, steps_set_aside, warmup
+from distmon.core.measures import RECENT, current_generation, elapsed, recent_splits, step_split, steps_set_aside, warmup
 from distmon.core.node_verdicts import HELD, clock_skew, node_verdicts
+from distmon.core.once import once
 from distmon.core.standstill import silent_agents, standstill
 from distmon.core.state import SessionState
 from distmon.core.steps import Generation, History
@@ -26,9 +27,6 @@ SMOOTHING_S = 10
 """Shares are taken over so many seconds before they are held against a threshold."""
 _LOOKED_BACK = 120
 
-_Splits = dict[int, Split]
-"""The mean recent step of each rank."""
-
 
 def verdicts(state: SessionState) -> list[Verdict]:
     """The findings, the gravest first; empty where there is not enough to tell."""
@@ -39,12 +37,11 @@ def verdicts(state: SessionState) -> list[Verdict]:
     others = [*(v for v in of_nodes if v not in held), clock_skew(state)]
     if generation is None or all(r.totals.steps < RECENT for r in generation.ranks.values()):
         return [v for v in (*grave, *others) if v]
-    splits = {number: s for number, r in generation.ranks.items() if (s := recent_split(r))}
     found = [
         *grave,
         *straggler_verdicts(state, generation),
         slow_network(state, generation),
-        _input_bound(state, generation, splits),
+        _input_bound(state, generation),
         _communication_bound(state, generation),
         *others,
         _wall_dominated(state, generation),
@@ -82,8 +79,9 @@ _UNSEEN = {
 }
 
 
-def _input_bound(state: SessionState, generation: Generation, splits: _Splits) -> Verdict | None:
+def _input_bound(state: SessionState, generation: Generation) -> Verdict | None:
     """The median rank waits for its input; where few ranks do, it is they who are late."""
+    splits = recent_splits(generation)
     shares = sorted((v, rank) for rank, s in splits.items() if (v := s.share("input_wait")) is not None)
     if not shares or state.history is None:
         return None
@@ -186,6 +184,10 @@ def _wall_dominated(state: SessionState, generation: Generation) -> Verdict | No
 
 def _window(state: SessionState, generation: Generation) -> tuple[float | None, float | None]:
     """From and to, in seconds since the job started, of the recent steps."""
-    starts = [r.last_batches(RECENT)[-1].begin for r in generation.ranks.values()]
-    ends = [r.last_end for r in generation.ranks.values() if r.last_end is not None]
-    return since_start(state, min(starts)), since_start(state, max(ends))
+    begin, end = once(generation, _recent_times, RECENT)
+    return since_start(state, begin), since_start(state, end)
+
+
+def _recent_times(generation: Generation, count: int) -> tuple[float, float]:
+    starts = [r.last_batches(count)[-1].begin for r in generation.ranks.values()]
+    return min(starts), max(r.last_end for r in generation.ranks.values() if r.last_end is not None)

@@ -38,6 +38,8 @@ def test_the_sums_are_the_same(rows: list[list[int]]) -> None:
 def test_sums_beyond_machine_words_are_exact() -> None:
     large = (1 << 70, *NOTHING[1:])
     assert add_up([large, large])[0] == 1 << 71
+    for edge in (1 << 63, (1 << 63) - 1, -(1 << 63)):
+        assert add_up([(edge, *NOTHING[1:])] * 3)[0] == 3 * edge
 
 
 @pytest.mark.skipif(columns.column_sums is columns.column_sums_python, reason="machine code is not built")

@@ -210,13 +210,14 @@ def _source(event: ev.AnyEvent) -> str:
 def _shown(state: SessionState) -> object:
     """The numbers that a screen shows."""
     generation = measures.current_generation(state)
-    rows = [(r.rank, r.step, r.recent, r.steady, r.samples_per_s) for r in measures.rank_rows(state)]
+    rows = measures.rank_rows(state)
+    ranks = [(r.rank, r.step, r.recent, measures.steady_split(state, r.rank), r.samples_per_s) for r in rows]
     means = {name: measures.node_means(node) for name, node in state.nodes.items()}
     return (
         measures.throughput(generation),
         measures.step_split(generation),
         [rate and round(rate, 6) for rate in (measures.rolling_throughput(state), measures.session_mean_throughput(state))],
-        rows,
+        ranks,
         means,
         measures.steps(state),
         state.job.exit_code,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from distmon.core.events import WorkerIdentified
-from distmon.core.measures import ALL_PHASES, RECENT, RankRow
+from distmon.core.measures import ALL_PHASES, RECENT, RankRow, Split, steady_split
 from distmon.core.state import RankState
 from distmon.tui.format import MISSING, clean, duration, fit, milliseconds, percent
 from distmon.tui.theme import Palette
@@ -17,7 +17,8 @@ def detail(facts: Facts, rank: int, palette: Palette, width: int) -> list[Line]:
     row, known = facts.ranks.get(rank), facts.state.ranks.get(rank)
     if row is None:
         return [Line([(f"rank {rank} is gone", palette.style("muted"))])]
-    lines = [*_who(row, known, palette), *_times(row, palette), *_why_slow(facts, rank, palette)]
+    steady = steady_split(facts.state, rank)
+    lines = [*_who(row, known, palette), *_times(row, steady, palette), *_why_slow(facts, rank, palette)]
     lines += [
         _note(palette, f"{field} {MISSING}", reason) for field, reason in row.unseen.items() if field not in ALL_PHASES
     ]
@@ -46,9 +47,9 @@ def _software(identity: WorkerIdentified) -> str:
     return "  ".join(part for part in parts if part)
 
 
-def _times(row: RankRow, palette: Palette) -> list[Line]:
+def _times(row: RankRow, steady: Split | None, palette: Palette) -> list[Line]:
     """The step and its phases, recent and steady, and how late the rank comes to the others."""
-    recent, steady = row.recent, row.steady
+    recent = row.recent
     lines = [
         _heading(palette),
         _pair(palette, "step", recent.step_s if recent else None, steady.step_s if steady else None),
