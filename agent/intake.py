@@ -15,9 +15,10 @@ from distmon.agent.grid import next_on_grid
 from distmon.agent.records import Kept, Worker, WorkerMemory, kept
 from distmon.agent.sampler import Sampler
 from distmon.agent.stacks import StackWatch
+from distmon.agent.step_rows import MOST_STEPS_PER_EVENT
 from distmon.agent.together import together
 from distmon.core.events import NoticeGiven
-from distmon.probe.ring import SUFFIX, Batch, RingError, RingReader, Step, Steps, boot_id, process_start_ticks
+from distmon.probe.ring import SUFFIX, Batch, RingError, RingReader, Step, Steps, Table, boot_id, process_start_ticks
 from distmon.wire.clock import SteadyClock
 from distmon.wire.publisher import Publisher
 
@@ -172,7 +173,7 @@ class Intake:
         return _PAUSE_BUSY_S if asked or fullest > _BUSY_SHARE else min(PAUSE_S, self._flush_every_s)
 
     def _flush(self) -> None:
-        self._waiting.extend(kept(list(together([ring.worker.flush() for ring in self._rings.values()]))))
+        self._waiting.extend(kept(list(together([ring.worker.flush_rows() for ring in self._rings.values()]))))
         for item in self._waiting:
             self._publisher.publish(RANK_STREAM, item.event, keep=item.keep)
         self._waiting.clear()
@@ -221,6 +222,10 @@ class Intake:
 
     def _read(self, ring: _Ring, now: float) -> float:
         """Takes over what is new in a ring; gives how full it was, as a share."""
+        if ring.worker.rank is not None:
+            table = ring.reader.read_table(MOST_STEPS_PER_EVENT)
+            if table is not None:
+                return self._take_table(ring, table, now)
         batches = ring.reader.read_batches()
         lost = ring.reader.lost + ring.reader.torn
         if lost > ring.lost:
@@ -239,6 +244,15 @@ class Intake:
             self._rank_known(ring)
         count = sum(len(batch.step) if isinstance(batch, Steps) else 1 for batch in batches)
         return count / ring.reader.header.capacity
+
+    def _take_table(self, ring: _Ring, table: Table, now: float) -> float:
+        """The usual case."""
+        if not table.steps:
+            return 0.0
+        ring.heard = now
+        ring.stacks.steps_came(table.durations_ns(), now)
+        self._waiting.extend(ring.worker.take_table(table))
+        return table.steps / ring.reader.header.capacity
 
     def _take_stacks(self, ring: _Ring, now: float) -> bool:
         """Of a worker whose steps have stopped; True while it is asked."""

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import chain
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
 
+from distmon.agent.step_rows import (
+    MOST_STEPS_PER_EVENT,
+    UNKNOWN_EPOCH,
+    Row,
+    alone,
+    chained,
+    columns_of,
+    consecutive,
+    joined_tables,
+    more_than_one,
+    numbers_of,
+    seen,
+    steps_of,
+)
 from distmon.core.events import (
     AnyEvent,
     CommitsCounted,
@@ -28,13 +41,11 @@ from distmon.core.events import (
     TrainingInterrupted,
     WorkerIdentified,
 )
-from distmon.probe.ring import UNSEEN, Batch, Header, Message, Record, Span, Step, Steps
+from distmon.probe.ring import Batch, Header, Message, Record, Span, Step, Steps, Table
 from distmon.wire.clock import SteadyClock
 
-MOST_STEPS_PER_EVENT = 2000
 MOST_HELD = 1000
 """Records that wait for the worker to say its rank; after that its launcher's word is taken."""
-_UNKNOWN_EPOCH = -1
 
 
 class Kept(Struct, frozen=True):
@@ -103,7 +114,7 @@ class Worker:
         self._assumed_rank = assumed_rank
         self._held: list[Record] = []
         self._epoch: int | None = None
-        self._steps: list[Steps] = []
+        self._steps: list[Steps | Table] = []
         self._last_end_ns = header.monotonic_ns
 
     def memory(self) -> WorkerMemory:
@@ -126,7 +137,7 @@ class Worker:
             if isinstance(batch, Steps):
                 self._take_steps(batch, out)
             elif isinstance(batch, Step):
-                self._take_steps(_alone(batch), out)
+                self._take_steps(alone(batch), out)
             elif isinstance(batch, Span):
                 out.append(Kept(self._span(batch)))
             else:
@@ -142,10 +153,27 @@ class Worker:
             return [Kept(self._gap(len(held), self._clock.now(), f"pid {self.pid} never said its rank"))] if held else []
         return self.take(held) + kept(self.flush())
 
+    def take_table(self, table: Table) -> list[Kept]:
+        """The same for steps that came as a table; the worker has said its rank."""
+        out: list[Kept] = []
+        if table.epoch not in (self._epoch, UNKNOWN_EPOCH):
+            self._begin_epoch(table.epoch, self._clock.at(table.start_ns), out)
+        self._steps.append(table)
+        self._last_end_ns = table.end_ns
+        return out
+
     def flush(self) -> list[StepsRecorded]:
         """The steps taken since the last flush, in columns."""
+        return [told.event() if isinstance(told, Row) else told for told in self.flush_rows()]
+
+    def flush_rows(self) -> list[StepsRecorded | Row]:
+        """The same, as rows where they came as tables."""
         batches, self._steps = self._steps, []
-        return [self._columns(run) for run in consecutive(_joined(batches))] if batches else []
+        tables = [batch for batch in batches if isinstance(batch, Table)]
+        if len(tables) == len(batches):
+            return [self._row(table) for table in joined_tables(tables, MOST_STEPS_PER_EVENT)]
+        steps = chained([steps_of(batch) if isinstance(batch, Table) else batch for batch in batches])
+        return [self._columns(run) for run in consecutive(steps)]
 
     def stack(self, threads: list[ThreadStack], silent_s: float, at: float, read_by: str) -> StackTaken:
         """Where it is, now that its steps have stopped."""
@@ -207,9 +235,9 @@ class Worker:
         return -1 if self.rank is None else self.rank
 
     def _take_steps(self, steps: Steps, out: list[Kept]) -> None:
-        if steps.epoch.count(_UNKNOWN_EPOCH) != len(steps.epoch):
+        if steps.epoch.count(UNKNOWN_EPOCH) != len(steps.epoch):
             for epoch, start_ns in zip(steps.epoch, steps.start_ns, strict=True):
-                if epoch not in (self._epoch, _UNKNOWN_EPOCH):
+                if epoch not in (self._epoch, UNKNOWN_EPOCH):
                     self._begin_epoch(epoch, self._clock.at(start_ns), out)
         self._steps.append(steps)
         self._last_end_ns = steps.start_ns[-1] + steps.duration_ns[-1]
@@ -273,6 +301,21 @@ class Worker:
         time_ns = fields.get("time_ns")
         return self._clock.at(time_ns) if type(time_ns) is int else self._clock.now()
 
+    def _row(self, table: Table) -> Row:
+        return Row(
+            at=self._clock.at(table.end_ns),
+            node=self.node,
+            worker=self.worker,
+            rank=self._rank,
+            generation=table.generation,
+            first_step=table.first_step,
+            origin=self._clock.at(table.start_ns),
+            epoch=None if table.epoch == UNKNOWN_EPOCH else table.epoch,
+            columns=columns_of(table.columns),
+            steps=table.steps,
+            numbers=numbers_of(table),
+        )
+
     def _columns(self, steps: Steps) -> StepsRecorded:
         first_ns, epoch = steps.start_ns[0], steps.epoch[0]
         return StepsRecorded(
@@ -285,63 +328,14 @@ class Worker:
             origin=self._clock.at(first_ns),
             start_ns=[start_ns - first_ns for start_ns in steps.start_ns],
             duration_ns=list(steps.duration_ns),
-            input_wait_ns=_seen(steps.input_wait_ns),
-            compute_ns=_seen(steps.compute_ns),
-            exposed_communication_ns=_seen(steps.exposed_communication_ns),
-            optimizer_ns=_seen(steps.optimizer_ns),
-            samples=_seen(steps.samples),
-            micro_batches=_more_than_one(steps.micro_batches),
-            epoch=None if epoch == _UNKNOWN_EPOCH else epoch,
+            input_wait_ns=seen(steps.input_wait_ns),
+            compute_ns=seen(steps.compute_ns),
+            exposed_communication_ns=seen(steps.exposed_communication_ns),
+            optimizer_ns=seen(steps.optimizer_ns),
+            samples=seen(steps.samples),
+            micro_batches=more_than_one(steps.micro_batches),
+            epoch=None if epoch == UNKNOWN_EPOCH else epoch,
         )
-
-
-def consecutive(steps: Steps) -> list[Steps]:
-    """Runs of steps that one event can hold: same generation and epoch, no step missing in between."""
-    runs: list[Steps] = []
-    begin = 0
-    while begin < len(steps.step):
-        end = _end_of_run(steps, begin)
-        if end - begin == len(steps.step):
-            return [steps]
-        runs.append(Steps(*(column[begin:end] for column in steps)))
-        begin = end
-    return runs
-
-
-def _end_of_run(steps: Steps, begin: int) -> int:
-    numbers, generations, epochs = (column[begin : begin + MOST_STEPS_PER_EVENT] for column in steps[:3])
-    count = len(numbers)
-    # Nearly always all of them follow one another, and these comparisons are made in C.
-    if (
-        numbers == tuple(range(numbers[0], numbers[0] + count))
-        and generations.count(generations[0]) == count
-        and epochs.count(epochs[0]) == count
-    ):
-        return begin + count
-    rows = zip(numbers, generations, epochs, strict=True)
-    return begin + next(i for i, row in enumerate(rows) if row != (numbers[0] + i, generations[0], epochs[0]))
-
-
-def _alone(step: Step) -> Steps:
-    return Steps(*((UNSEEN if number is None else number,) for number in step))
-
-
-def _joined(batches: Sequence[Steps]) -> Steps:
-    if len(batches) == 1:
-        return batches[0]
-    return Steps(*(tuple(chain.from_iterable(columns)) for columns in zip(*batches, strict=True)))
-
-
-def _seen(column: Sequence[int]) -> list[int | None] | None:
-    """None in place of what could not be seen; of nothing but that, no column."""
-    unseen = column.count(UNSEEN)
-    if not unseen:
-        return list(column)
-    return None if unseen == len(column) else [None if number == UNSEEN else number for number in column]
-
-
-def _more_than_one(column: Sequence[int]) -> list[int] | None:
-    return None if column.count(1) == len(column) else list(column)
 
 
 def _keep_name(event: AnyEvent) -> str:
@@ -393,7 +387,7 @@ def _event(fields: dict[str, Any], common: dict[str, Any]) -> AnyEvent | None:
         return None
     kind, names = found
     named = {name: fields[name] for name in names if name in fields}
-    if named.get("epoch") == _UNKNOWN_EPOCH:
+    if named.get("epoch") == UNKNOWN_EPOCH:
         del named["epoch"]
     own = {name: value for name, value in common.items() if name in kind.__struct_fields__}
     try:

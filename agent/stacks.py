@@ -125,8 +125,9 @@ class StackWatch:
             return False
 
     def _is_time(self, silent_s: float, now: float) -> bool:
-        usual_s = (median(self._durations) or 0.0) / 1e9
-        return silent_s > SILENT_STEPS * usual_s + SILENT_S and now >= self._next
+        if silent_s <= SILENT_S or now < self._next:
+            return False
+        return silent_s > SILENT_STEPS * (median(self._durations) or 0.0) / 1e9 + SILENT_S
 
     def _ask(self) -> bool:
         """Whether the signal was sent. Only to the process that made the file, which is ready for it."""

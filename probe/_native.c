@@ -15,6 +15,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 /* Binds like a function: the interpreter then calls a method without making an object for it. Of the stable ABI since 3.8,
    but in its headers since 3.10 only. */
@@ -555,20 +556,21 @@ static PyType_Spec TimedCall_spec = {"_native.TimedCall", sizeof(TimedCall), 0,
 
 /* ---- Reading ------------------------------------------------------------------------------------------------------ */
 
-static PyObject *number_of(const StepSlot *slot, int column) {
+/* By the place of a step's number in ring.py's Step. */
+static int64_t number_of(const StepSlot *slot, int column) {
     switch (column) {
     case 0:
-        return PyLong_FromLongLong(slot->step);
+        return slot->step;
     case 1:
-        return PyLong_FromLong(slot->generation);
+        return slot->generation;
     case 2:
-        return PyLong_FromLong(slot->epoch);
+        return slot->epoch;
     case 9:
-        return PyLong_FromLong(slot->samples);
+        return slot->samples;
     case 10:
-        return PyLong_FromLong(slot->micro_batches);
+        return slot->micro_batches;
     default:
-        return PyLong_FromLongLong((&slot->start_ns)[column - 3]);
+        return (&slot->start_ns)[column - 3];
     }
 }
 
@@ -597,7 +599,7 @@ static PyObject *step_columns(PyObject *module, PyObject *args) {
         PyObject *numbers = PyTuple_New(count), *number;
         for (row = 0; numbers != NULL && row < count; row++) {
             memcpy(&slot, copied + row * record_size, SLOT_END);
-            number = number_of(&slot, (int)column);
+            number = PyLong_FromLongLong(number_of(&slot, (int)column));
             if (number == NULL || PyTuple_SetItem(numbers, row, number) < 0)
                 Py_CLEAR(numbers);
         }
@@ -607,7 +609,115 @@ static PyObject *step_columns(PyObject *module, PyObject *args) {
     return columns;
 }
 
+/* A column of a table: its numbers as they are, none of them where `skipped` stands for each. Gives the end of what is written,
+   NULL where a number does not fit, or some are skipped. */
+static uint32_t *pack_column(uint32_t *out, const char *slots, Py_ssize_t size, Py_ssize_t count, int column, int64_t skipped,
+                             int64_t origin) {
+    Py_ssize_t row, left_out = 0;
+    for (row = 0; row < count; row++) {
+        StepSlot slot;
+        int64_t number;
+        memcpy(&slot, slots + row * size, SLOT_END);
+        number = (int64_t)((uint64_t)number_of(&slot, column) - (uint64_t)origin);
+        left_out += number == skipped;
+        if (number != (int64_t)(uint32_t)number && number != skipped)
+            return NULL;
+        out[row] = (uint32_t)number;
+    }
+    return left_out == 0 ? out + count : left_out == count ? out : NULL;
+}
+
+/* As ring.py's Table; NULL without an error where the slots cannot be one. */
+static PyObject *table_of(const char *slots, Py_ssize_t size, Py_ssize_t count, uint64_t sequence, uint32_t *numbers) {
+    /* Duration, phases, samples, batches, starts, and what says nothing: UNSEEN, a single batch. */
+    enum { ALWAYS = INT32_MIN };
+    static const struct {
+        int column, skipped;
+    } columns[] = {{4, ALWAYS}, {5, -1}, {6, -1}, {7, -1}, {8, -1}, {9, -1}, {10, 1}, {3, ALWAYS}};
+    enum { COLUMNS = sizeof columns / sizeof columns[0] };
+    StepSlot first, slot;
+    uint32_t *end = numbers;
+    int present = 0, i;
+    Py_ssize_t row;
+    memcpy(&first, slots, SLOT_END);
+    for (row = 0; row < count; row++) {
+        memcpy(&slot, slots + row * size, SLOT_END);
+        if (slot.sequence != sequence + (uint64_t)row || slot.kind != STEP_RECORD || slot.length != SLOT_END - PAYLOAD_AT ||
+            slot.check != check_of(&slot) || (uint64_t)slot.step != (uint64_t)first.step + (uint64_t)row ||
+            slot.generation != first.generation || slot.epoch != first.epoch)
+            return NULL;
+    }
+    for (i = 0; i < COLUMNS; i++) {
+        uint32_t *begin = end;
+        int64_t origin = i == COLUMNS - 1 ? first.start_ns : 0;
+        end = pack_column(begin, slots, size, count, columns[i].column, columns[i].skipped, origin);
+        if (end == NULL)
+            return NULL;
+        present |= (end > begin) << i;
+    }
+    return Py_BuildValue("(LiiLLiny#)", (long long)first.step, (int)first.generation, (int)first.epoch, (long long)first.start_ns,
+                         (long long)((uint64_t)slot.start_ns + (uint64_t)slot.duration_ns), present, count, (const char *)numbers,
+                         (Py_ssize_t)((char *)end - (char *)numbers));
+}
+
+typedef struct {
+    int descriptor;
+    long long header_size, head_at, capacity, record_size;
+} Ring;
+
+/* How many records were ever written, and when the writer closed the ring. */
+static int read_ends(const Ring *ring, uint64_t ends[2]) {
+    return pread(ring->descriptor, ends, 2 * sizeof ends[0], ring->head_at) == 2 * (ssize_t)sizeof ends[0] ? 0 : -1;
+}
+
+/* Whether the slots of `count` records from `cursor` on were read as the writer left them. */
+static int copy_slots(char *copied, const Ring *ring, uint64_t cursor, uint64_t count) {
+    uint64_t capacity = (uint64_t)ring->capacity, size = (uint64_t)ring->record_size, begin = cursor % capacity;
+    uint64_t tail = begin + count > capacity ? capacity - begin : count;
+    uint64_t ends[2];
+    if (pread(ring->descriptor, copied, tail * size, ring->header_size + (long long)(begin * size)) != (ssize_t)(tail * size))
+        return 0;
+    if (tail < count && pread(ring->descriptor, copied + tail * size, (count - tail) * size, ring->header_size) !=
+                            (ssize_t)((count - tail) * size))
+        return 0;
+    /* The slot of record `head` may already be in the writer's hands, and with it the one a lap before. */
+    return read_ends(ring, ends) == 0 && ends[0] < cursor + capacity;
+}
+
+static PyObject *read_table(PyObject *module, PyObject *args) {
+    enum { MOST_COLUMNS = 8, MOST_STEPS = 65536, MOST_BYTES = 65536 };
+    Ring ring;
+    unsigned long long cursor, most;
+    uint64_t ends[2], count;
+    uint32_t *numbers;
+    PyObject *table = NULL;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "iLLLLKK", &ring.descriptor, &ring.header_size, &ring.head_at, &ring.capacity, &ring.record_size,
+                          &cursor, &most))
+        return NULL;
+    if (ring.capacity < 1 || ring.record_size < SLOT_END || ring.record_size > MOST_BYTES || read_ends(&ring, ends) < 0 ||
+        ends[1] != 0 || ends[0] < cursor)
+        Py_RETURN_NONE;
+    count = ends[0] - cursor;
+    if (count == 0)
+        return PyTuple_New(0);
+    if (count > most || count > MOST_STEPS || count > (uint64_t)ring.capacity)
+        Py_RETURN_NONE;
+    numbers = PyMem_Malloc(count * (MOST_COLUMNS * sizeof *numbers + (size_t)ring.record_size));
+    if (numbers == NULL)
+        return PyErr_NoMemory();
+    char *slots = (char *)(numbers + MOST_COLUMNS * count);
+    if (copy_slots(slots, &ring, cursor, count))
+        table = table_of(slots, ring.record_size, (Py_ssize_t)count, cursor, numbers);
+    PyMem_Free(numbers);
+    if (table == NULL && !PyErr_Occurred())
+        Py_RETURN_NONE;
+    return table;
+}
+
 static PyMethodDef functions[] = {
+    {"read_table", read_table, METH_VARARGS,
+     "read_table(descriptor, header_size, head_at, capacity, record_size, cursor, most): new steps of a ring; see ring.py."},
     {"step_columns", step_columns, METH_VARARGS,
      "step_columns(copied, record_size, first_sequence): the numbers of whole steps, by column; None if other records are among them."},
     {NULL, NULL, 0, NULL},

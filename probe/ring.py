@@ -131,6 +131,28 @@ class Steps(NamedTuple):
         return [_step(numbers) for numbers in zip(*self)]
 
 
+class Table(NamedTuple):
+    """Steps that follow one another in one generation and epoch, packed: all their numbers are known and fit 32 bits."""
+
+    first_step: int
+    generation: int
+    epoch: int
+    start_ns: int
+    """Of the first."""
+    end_ns: int
+    """Of the last."""
+    columns: int
+    """A bit for each of: duration, the four phases, samples, micro-batches, start. Those that are missing were never seen, or
+    always one micro-batch; the first and the last are always there."""
+    steps: int
+    numbers: bytes
+    """Unsigned 32-bit integers of this machine, column after column; starts count from that of the first."""
+
+    def durations_ns(self) -> Sequence[int]:
+        """Of each step."""
+        return memoryview(self.numbers).cast("I")[: self.steps]
+
+
 class Span(NamedTuple):
     """A stretch of time that is no step: initialisation, rendezvous, evaluation, checkpoint and so on."""
 
@@ -320,6 +342,9 @@ def _free_name(directory_fd: int, stem: str) -> str:
     raise RingError("this process has made too many rings")
 
 
+NOTHING_NEW = Table(0, 0, -1, 0, 0, 0, 0, b"")
+
+
 class RingReader:
     """The agent's end: copies what is new since the last `read`, believes only whole records, counts the rest."""
 
@@ -371,6 +396,21 @@ class RingReader:
             return [*self._one_by_one(list(self._rows.iter_unpack(copied)), copied, safe)]
         self._cursor += len(columns[0])
         return [Steps._make(columns)]
+
+    def read_table(self, most: int) -> Optional[Table]:
+        """What is new, where it is at most so many steps that can be a table; None if `read_batches` has to look.
+
+        A table without steps where nothing is new.
+        """
+        if native is None or _STEP_SLOT.size != native.STEP_SLOT_SIZE:
+            return None
+        header = self.header
+        found = native.read_table(self._fd, HEADER_SIZE, _HEAD_AT, header.capacity, header.record_size, self._cursor, most)
+        if not found:
+            return None if found is None else NOTHING_NEW
+        table = Table._make(found)
+        self._cursor += table.steps
+        return table
 
     def _one_by_one(self, rows: List[Tuple[int, ...]], copied: bytes, safe: int) -> List[Record]:
         size = self.header.record_size
