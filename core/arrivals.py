@@ -1,46 +1,31 @@
 """Who comes late to the collective: step times are equal in synchronous training, so the late rank is the one that waits least.
 
 Steps are joined over ranks in blocks. In each block a rank's lateness is the usual wait of the others less its own, as a share
-of the step. Two one-sided CUSUM tests per rank (Page 1954), for shifts of 2 % and of 8 % of the step, add up evidence for
-lateness against none; the alarm level keeps false alarms below one in ALARM_BLOCKS blocks for all ranks together, and a rank
-stays named until the evidence is gone. The same test watches the transfer, what even the last rank waits: it grows when a link
-gets slow and nobody is late.
+of the step. A sequential test per rank (core/sequential.py) adds up evidence for lateness against none, by the trimmed mean over
+the block's steps, which a single stall does not move, and by the plain mean, which sees lateness that comes in bursts; with very
+many ranks by the plain mean alone. The alarm level keeps false alarms rare for all ranks together, and a rank stays named until
+the evidence is gone. The same test watches the transfer, what even the last rank waits: it grows when a link gets slow and nobody
+is late.
 """
 
 from __future__ import annotations
 
-import math
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import sub
-from typing import TYPE_CHECKING
 
 from distmon.core.batches import UNKNOWN, USUAL, Batch, Int64s
 from distmon.core.quantiles import median
-
-if TYPE_CHECKING:
-    Lateness = array[float]
-else:
-    Lateness = array  # Python 3.11 cannot subscript it, and the states' codec resolves annotations
+from distmon.core.sequential import CALIBRATION, SHIFTS, Noise, Shares, Shift, alarm_level, averaged, deviation, scores
 
 BLOCK = 5
 MANY_RANKS, VERY_MANY_RANKS = 64, 1024
 """With more ranks, blocks are twice and four times as long: the work per rank halves, and the usual wait is known better."""
 SKIPPED_BLOCKS = 2
 """The first steps compile and fill caches, on every rank as it likes."""
-ALARM_BLOCKS = 50_000
-SHIFTS = (0.02, 0.08)
-_CALIBRATION = 4
-"""Blocks from which the noise is known well enough to start."""
-_MEMORY = 100
-"""Blocks that the noise and the usual transfer are averaged over."""
-_FAR = 8
-"""Blocks so far apart differ by more than neighbours do where lateness wanders slowly, as on a machine that others use too."""
-_CHANCE = 0.25
-_LEAST_NOISE = 0.002
-_CAUTION = 1.12
-"""Noise is taken to be so much larger than neighbouring blocks show, as it wanders."""
+_LEAST_BLOCKS, _LEAST_BLOCKS_OF_MEANS = 3, 4
+"""An alarm takes so many blocks: one alone, however bad, is a stall, which a trimmed mean does not see anyway."""
 _MAX_PENDING = 1_024
 BOUND_ON, BOUND_OFF = 0.20, 0.16
 """Shares of the step from which the transfer counts as what bounds the job, and under which no longer."""
@@ -56,45 +41,6 @@ class Episode:
     first_step: int
     last_step: int
     share: float
-
-
-@dataclass(slots=True)
-class Shift:
-    """A sequential test for a series having moved up, in shares of the step."""
-
-    evidence: list[float] = field(default_factory=lambda: [0.0] * len(SHIFTS))
-    named: bool = False
-    since: int = 0
-    """The step from which the evidence speaks."""
-    blocks: int = 0
-    total: float = 0.0
-    squares: float = 0.0
-    """Of the blocks since then."""
-
-    @property
-    def mean(self) -> float:
-        """Mean share of the step since `since`."""
-        return self.total / self.blocks if self.blocks else 0.0
-
-    def add(self, value: float, noise: float, alarm: float, step: int) -> bool:
-        """Takes in the next block; whether a named shift has ended with it."""
-        resting = not any(self.evidence)
-        for i, shift in enumerate(SHIFTS):
-            score = shift / (noise * noise) * (value - shift / 2)
-            # One block alone, however bad, is a stall: it takes four for an alarm.
-            score = min(max(score, -alarm / 3), alarm / 4)
-            self.evidence[i] = min(max(self.evidence[i] + score, 0.0), 1.5 * alarm)
-        most = max(self.evidence)
-        if most == 0.0:
-            ended, self.named = self.named, False
-            return ended
-        if resting:
-            self.since, self.blocks, self.total, self.squares = step, 0, 0.0, 0.0
-        self.blocks += 1
-        self.total += value
-        self.squares += value * value
-        self.named = self.named or most >= alarm
-        return False
 
 
 @dataclass(slots=True)
@@ -129,8 +75,6 @@ class Arrivals:
     """Ranks that have told all of the next block."""
     block: int = BLOCK
     blocks: int = 0
-    before: list[Lateness] = field(default_factory=list)
-    """Of the ranks in the last _FAR blocks, in the order of `ranks`; those that came later are missing at the end."""
     suspects: set[int] = field(default_factory=set)
     """Ranks against which there is some evidence."""
     durations: list[int] = field(default_factory=list)
@@ -142,10 +86,10 @@ class Arrivals:
     """Sum over joined steps of the least wait of any rank."""
     waiting_ns: int = 0
     """Sum over joined steps and ranks of what was waited beyond that, which is for the last rank."""
-    noise: float = 0.0
-    """Mean absolute difference of a rank's lateness between neighbouring blocks, typical rank."""
-    far_noise: float = 0.0
-    """The same of blocks that are _FAR apart."""
+    trimmed_noise: Noise = field(default_factory=Noise)
+    """Of the ranks' lateness by trimmed means, in the order of `ranks`; unused with many ranks."""
+    mean_noise: Noise = field(default_factory=Noise)
+    """Of their lateness by plain means."""
     slow: Shift = field(default_factory=Shift)
     usual_transfer: float = 0.0
     last_transfer: float = 0.0
@@ -200,7 +144,8 @@ class Arrivals:
 
     def _restart(self, step: int) -> None:
         """Gives up what could not be joined, and the evidence with it."""
-        self.next_step, self.ready, self.durations, self.before, self.suspects = step, 0, [], [], set()
+        self.next_step, self.ready, self.durations, self.suspects = step, 0, [], set()
+        self.trimmed_noise.before, self.mean_noise.before = [], []
         self.ranks = {rank: Arrival(first_step=step) for rank in self.ranks}
 
     def _join(self) -> None:
@@ -222,10 +167,11 @@ class Arrivals:
             return
         least = [*map(min, zip(*rows, strict=True))]
         if min(least) > UNKNOWN:
-            self._weigh(list(map(sum, rows)), sum(least), duration)
+            self._weigh(rows, sum(least), duration)
 
-    def _weigh(self, sums: list[int], transfer: int, duration: int) -> None:
-        """A block of which all ranks' waits are known: their sums, and what even the last rank waited."""
+    def _weigh(self, rows: list[Int64s], transfer: int, duration: int) -> None:
+        """A block of which all ranks' waits are known, and what even the last rank waited."""
+        sums = list(map(sum, rows))
         self.joined_steps += self.block
         self.joined_ns += duration
         self.transfer_ns += transfer
@@ -233,26 +179,27 @@ class Arrivals:
         if self.blocks <= SKIPPED_BLOCKS:
             return
         settled = self.blocks - SKIPPED_BLOCKS
-        self._weigh_ranks(_lateness(sums, duration), settled)
+        trimmed = _trimmed_lateness(rows, duration) if len(rows) <= MANY_RANKS else None
+        self._weigh_ranks(trimmed, _mean_lateness(sums, duration), settled)
         self._weigh_transfer(transfer / duration, settled)
 
-    def _weigh_ranks(self, lateness: Lateness, settled: int) -> None:
+    def _weigh_ranks(self, trimmed: Shares | None, means: Shares, settled: int) -> None:
         """By columns: there are thousands of ranks, and most are on time most of the time."""
-        before = self.before
-        if before:
-            self.noise = _averaged(self.noise, _typical_change(lateness, before[-1]), settled - 1)
-        if len(before) == _FAR and before[0]:
-            self.far_noise = _averaged(self.far_noise, _typical_change(lateness, before[0]), settled - _FAR)
-        before.append(lateness)
-        del before[:-_FAR]
-        if settled <= _CALIBRATION:
+        self.mean_noise.add(means, settled)
+        if trimmed is not None:
+            self.trimmed_noise.add(trimmed, settled)
+        if settled <= CALIBRATION:
             return
-        alarm = math.log(ALARM_BLOCKS * len(lateness))
-        noise = _deviation(self.noise, self.far_noise)
+        alarm, noise = alarm_level(len(means)), self.mean_noise.deviation
         least, suspects = SHIFTS[0] / 2, self.suspects
-        for rank, value in [(r, v) for r, v in zip(self.ranks, lateness, strict=True) if v > least or r in suspects]:
+        for place, (rank, mean) in enumerate(zip(self.ranks, means, strict=True)):
+            if mean <= least and rank not in suspects and (trimmed is None or trimmed[place] <= least):
+                continue
+            found = scores(mean, noise, alarm, _LEAST_BLOCKS_OF_MEANS)
+            if trimmed is not None:
+                found += scores(trimmed[place], self.trimmed_noise.deviation, alarm, _LEAST_BLOCKS)
             shift = self.ranks[rank].late
-            self._tested(shift, rank, value, noise, alarm)
+            self._tested(shift, rank, mean, found, alarm)
             if any(shift.evidence):
                 suspects.add(rank)
             else:
@@ -260,19 +207,20 @@ class Arrivals:
 
     def _weigh_transfer(self, share: float, settled: int) -> None:
         if settled > 1:
-            self.transfer_noise = _averaged(self.transfer_noise, abs(share - self.last_transfer), settled - 1)
+            self.transfer_noise = averaged(self.transfer_noise, abs(share - self.last_transfer), settled - 1)
         self.last_transfer = share
         self.transfer_share += (share - self.transfer_share) / min(settled, _SHARE_BLOCKS)
         self.transfer_bound = self.transfer_share >= (BOUND_OFF if self.transfer_bound else BOUND_ON)
-        if settled > _CALIBRATION:
-            noise = _deviation(self.transfer_noise, 0.0)
-            self._tested(self.slow, None, share - self.usual_transfer, noise, math.log(ALARM_BLOCKS))
+        if settled > CALIBRATION:
+            alarm, value = alarm_level(1), share - self.usual_transfer
+            noise = deviation(self.transfer_noise, 0.0, settled)
+            self._tested(self.slow, None, value, scores(value, noise, alarm, _LEAST_BLOCKS_OF_MEANS), alarm)
         if not any(self.slow.evidence):
-            self.usual_transfer = _averaged(self.usual_transfer, share, settled)
+            self.usual_transfer = averaged(self.usual_transfer, share, settled)
 
-    def _tested(self, shift: Shift, rank: int | None, value: float, noise: float, alarm: float) -> None:
+    def _tested(self, shift: Shift, rank: int | None, value: float, found: list[float], alarm: float) -> None:
         first = self.next_step - self.block
-        if shift.add(value, noise, alarm, first) and len(self.episodes) < MAX_EPISODES:
+        if shift.add(value, found, alarm, first) and len(self.episodes) < MAX_EPISODES:
             self.episodes.append(Episode(rank, shift.since, first - 1, shift.mean))
 
     def late_ranks(self) -> dict[int, Shift]:
@@ -281,7 +229,7 @@ class Arrivals:
         return dict(sorted(named, key=lambda item: -item[1].mean))
 
 
-def _lateness(sums: list[int], duration: int) -> Lateness:
+def _mean_lateness(sums: list[int], duration: int) -> Shares:
     """The usual wait of the others less a rank's own, as a share of the step."""
     if len(sums) == 2:
         a, b = sums
@@ -290,32 +238,15 @@ def _lateness(sums: list[int], duration: int) -> Lateness:
     return array("d", [(usual - own) / duration for own in sums])
 
 
-def _averaged(mean: float, value: float, count: int) -> float:
-    """A mean of `count` values, this one included, that forgets after _MEMORY blocks; stalls count for no more than 5 means."""
-    if count > 2 * _CALIBRATION and mean > 0:
-        value = min(value, 5 * mean)
-    return mean + (value - mean) / min(count, _MEMORY)
+def _trimmed_lateness(rows: list[Int64s], duration: int) -> Shares:
+    """The same step by step, the largest and the least of the block left out."""
+    scale = len(rows[0]) / duration
+    if len(rows) == 2:
+        value = _trimmed_mean(sorted(map(sub, rows[1], rows[0]))) * scale
+        return array("d", (value, -value))
+    usual = [median(step) or 0.0 for step in zip(*rows, strict=True)]
+    return array("d", [_trimmed_mean(sorted(map(sub, usual, row))) * scale for row in rows])
 
 
-def _typical_change(now: Lateness, before: Lateness) -> float:
-    """Of the ranks that took part in both."""
-    changes: list[float] = sorted(map(abs, map(sub, now, before)))
-    return changes[len(changes) // 2]
-
-
-def _deviation(near: float, far: float) -> float:
-    """The standard deviation that counts for a sum over blocks, from mean absolute differences, which are 2 sigma / sqrt(pi).
-
-    Where blocks far apart differ clearly more than neighbours, lateness wanders with a correlation rho of 1 - near^2 / far^2, and
-    the variance counts (1 + rho) / (1 - rho) times. Chance alone, or the begin of a lateness, makes for some of that.
-    """
-    rho = 1 - (near / far) ** 2 if far > near else 0.0
-    rho = min(max((rho - _CHANCE) / (1 - _CHANCE), 0.0), 0.9)
-    return max(_CAUTION * near / (1 - rho) * math.sqrt(math.pi * (1 + rho)) / 2, _LEAST_NOISE)
-
-
-def shares(found: Iterable[Shift]) -> list[float]:
-    """What part of the lateness of all each has."""
-    means: Sequence[float] = [shift.mean for shift in found]
-    total = math.fsum(means)
-    return [mean / total if total > 0 else 0.0 for mean in means]
+def _trimmed_mean(ordered: Sequence[float]) -> float:
+    return sum(ordered[1:-1]) / (len(ordered) - 2)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from distmon.core.arrivals import Episode, Shift, shares
+from distmon.core.arrivals import Episode
 from distmon.core.finding import REMEDIES, Pattern, Verdict, phase_words, since_start
 from distmon.core.joined import Joined, gain_without_lateness, gain_without_transfer, is_bursty, joined, mean_band
 from distmon.core.measures import ALL_PHASES, RECENT, Split, split_of
 from distmon.core.once import once
 from distmon.core.quantiles import median
+from distmon.core.sequential import Shift, shares
 from distmon.core.state import SessionState
 from distmon.core.steps import RECENT_STEPS, Generation
 
@@ -26,7 +27,7 @@ def straggler_verdicts(state: SessionState, generation: Generation) -> list[Verd
     """The late ranks of now, the latest first, and those that were late for a while."""
     late = {rank: shift for rank, shift in generation.arrivals.late_ranks().items() if shift.mean >= LEAST_LATENESS}
     found = joined(generation, min(shift.since for shift in late.values())) if late else None
-    parts = shares(late.values())
+    parts = shares(list(late.values()))
     verdicts = []
     for (rank, shift), part in zip(late.items(), parts, strict=True):
         assert found is not None

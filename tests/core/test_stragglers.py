@@ -70,7 +70,7 @@ def test_a_lateness_that_ends_is_told_as_past() -> None:
     assert (late.kind, late.rank, late.pattern) == ("straggler", 2, "steady")
     shift = state.generations[0].arrivals.ranks[2].late
     while shift.named:
-        ended = shift.add(0.0, 0.01, 12.0, 300)
+        ended = shift.add(0.0, [-1.0] * len(shift.evidence), 12.0, 300)
     assert ended
 
 
