@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
+
+from distmon.agent.machine_code import native
 
 _READ_BYTES = 1 << 16
 _PAGE_BYTES = 4096
@@ -56,12 +59,13 @@ class KernelFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._fd = -1
+        self.fd = -1
+        """Its descriptor, for machine code that reads many files in one call; -1 while it is not open."""
 
     def read(self) -> bytes:
         """The whole text. Raises OSError."""
-        if self._fd < 0:
-            self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        if self.fd < 0:
+            self.fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             return self._read_all()
         except OSError:
@@ -69,18 +73,18 @@ class KernelFile:
             raise
 
     def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
 
     def _read_all(self) -> bytes:
-        data = os.pread(self._fd, _READ_BYTES, 0)
+        data = os.pread(self.fd, _READ_BYTES, 0)
         if len(data) < _PAGE_BYTES:
             return data
         parts = [data]
         offset = len(data)
         while data:
-            data = os.pread(self._fd, _READ_BYTES, offset)
+            data = os.pread(self.fd, _READ_BYTES, offset)
             parts.append(data)
             offset += len(data)
         return b"".join(parts)
@@ -110,6 +114,24 @@ def whole_number(text: bytes) -> int | None:
     """None for anything but digits: empty files, remarks such as "N/A", negative numbers."""
     text = text.strip()
     return int(text) if text.isdigit() else None
+
+
+def numbers_at_once(files: Sequence[KernelFile]) -> list[int | None]:
+    """What `whole_number` says of each, as far as that can be told in one call; None for one that has to be read by itself."""
+    return [None] * len(files) if native is None else native.whole_numbers([file.fd for file in files])
+
+
+def whole_numbers(files: Sequence[KernelFile]) -> list[int | None]:
+    """The same for each; None also for what cannot be read."""
+    pairs = zip(files, numbers_at_once(files), strict=True)
+    return [_number_in(file) if number is None else number for file, number in pairs]
+
+
+def _number_in(file: KernelFile) -> int | None:
+    try:
+        return whole_number(file.read())
+    except OSError:
+        return None
 
 
 def why(error: Exception) -> str:

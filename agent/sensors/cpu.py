@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 import msgspec
 
+from distmon.agent.machine_code import native
 from distmon.agent.sensors.base import KernelFile, Reading, Roots
 
 _NOT_YET = "no time has passed on the kernel's counters"
-_WHOLE_NODE = b"[[-1"
+_WHOLE_NODE = b"cpu "
 _LINE = re.compile(rb"^cpu(\d*) +(\d[\d ]*)", re.MULTILINE)
 
 Ticks = dict[int, tuple[int, int]]
@@ -38,14 +40,33 @@ class CpuSensor:
 
     def __init__(self, roots: Roots) -> None:
         self._file = KernelFile(roots.proc / "stat")
-        self._last: Ticks = {}
+        self._last: bytes | Ticks = b""
 
     def read(self, now_ns: int) -> Reading:
-        last, self._last = self._last, parse(self._file.read())
-        total = _busy_percent(last.get(-1), self._last.get(-1))
-        cores = [_busy_percent(last.get(core), self._last.get(core)) for core in range(max(self._last, default=-1) + 1)]
+        self._last, total, cores = usage(self._file.read(), self._last)
         missing = {"cpu_percent": _NOT_YET} if total is None else {}
         return Reading({"cpu_percent": total, "cores_percent": cores}, missing)
+
+
+class Usage(NamedTuple):
+    counted: bytes | Ticks
+    """For the next call."""
+    total: float | None
+    """Percent of the node, None where no time has passed."""
+    cores: list[float | None]
+
+
+def usage(text: bytes, before: bytes | Ticks) -> Usage:
+    """Of /proc/stat and of what was counted the last time: in machine code where that was built."""
+    found = native.core_usage(text, before if isinstance(before, bytes) else b"") if native is not None else None
+    return usage_python(text, before if isinstance(before, dict) else {}) if found is None else Usage._make(found)
+
+
+def usage_python(text: bytes, before: Ticks) -> Usage:
+    """The same in Python."""
+    now = parse(text)
+    cores = [_busy_percent(before.get(core), now.get(core)) for core in range(max(now, default=-1) + 1)]
+    return Usage(now, _busy_percent(before.get(-1), now.get(-1)), cores)
 
 
 def parse(text: bytes) -> Ticks:
@@ -55,7 +76,8 @@ def parse(text: bytes) -> Ticks:
     lines = text[: end if end >= 0 else len(text)]
     try:
         # Written as JSON, the table is read in C: on a large machine this is a third of the time of line by line.
-        table = _table.decode(_WHOLE_NODE + lines[4:].replace(b"\ncpu", b"],[").replace(b" ", b",") + b"]]")
+        rows = lines.removeprefix(_WHOLE_NODE).lstrip().replace(b"\ncpu", b"],[").replace(b" ", b",")
+        table = _table.decode(b"[[-1," + rows + b"]]" if lines.startswith(_WHOLE_NODE) else b"")
     except msgspec.MsgspecError:
         found = ([int(core or -1), *map(int, numbers.split()[:8])] for core, numbers in _LINE.findall(lines))
         table = [_Core(*columns) for columns in found if len(columns) > 4]
@@ -68,10 +90,11 @@ def _idle_and_total(core: _Core) -> tuple[int, int]:
 
 
 def _busy_percent(before: tuple[int, int] | None, after: tuple[int, int] | None) -> float | None:
+    """To two decimals; half a hundredth is rounded up."""
     if before is None or after is None:
         return None
     idle, total = after[0] - before[0], after[1] - before[1]
     if total <= 0:
         return None
     # The kernel's idle and I/O wait counters can step back by a tick.
-    return round(100 * (total - idle) / total, 2) if 0 <= idle <= total else 100.0 if idle < 0 else 0.0
+    return (20000 * (total - idle) + total) // (2 * total) / 100 if 0 <= idle <= total else 100.0 if idle < 0 else 0.0

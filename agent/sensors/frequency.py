@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from distmon.agent.sensors.base import KernelFile, Reading, Roots, whole_number
+from distmon.agent.sensors.base import KernelFile, Reading, Roots, whole_numbers
 
 _CORE = re.compile(r"cpu(\d+)$")
 _LIST_AGAIN_NS = 60 * 10**9
@@ -25,7 +25,8 @@ class FrequencySensor:
         if self._listed_ns is None or now_ns - self._listed_ns > _LIST_AGAIN_NS:
             self._list()
             self._listed_ns = now_ns
-        clocks = [_mhz(file) for file in self._files]
+        # None for a core that is off, or whose driver does not know.
+        clocks = [kilohertz / 1000 if kilohertz else None for kilohertz in whole_numbers(self._files)]
         if not any(clocks):
             return Reading({"cores_mhz": []}, {"cores_mhz": _ABSENT})
         return Reading({"cores_mhz": clocks}, {})
@@ -44,12 +45,3 @@ def _paths(folder: Path) -> list[Path]:
         return []
     cores = [int(match[1]) for name in names if (match := _CORE.match(name))]
     return [folder / f"cpu{core}" / "cpufreq" / "scaling_cur_freq" for core in range(max(cores, default=-1) + 1)]
-
-
-def _mhz(file: KernelFile) -> float | None:
-    """None for a core that is off, or whose driver does not know."""
-    try:
-        kilohertz = whole_number(file.read())
-    except OSError:
-        return None
-    return kilohertz / 1000 if kilohertz else None

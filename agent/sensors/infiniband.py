@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import NamedTuple
 
-from distmon.agent.sensors.base import KernelFile, Reading, Roots, rate, read_text, whole_number
+from distmon.agent.sensors.base import KernelFile, Reading, Roots, rate, read_text, whole_numbers
 from distmon.core.events import NetworkRate
 
 _LIST_AGAIN_NS = 60 * 10**9
@@ -47,7 +47,7 @@ class InfinibandSensor:
             self._listed_ns = now_ns
         if not self._ports:
             return Reading({"infiniband": []}, {"infiniband": _ABSENT})
-        last, self._last = self._last, {port.name: (_count(port.received), _count(port.sent)) for port in self._ports}
+        last, self._last = self._last, _counts(self._ports)
         interval_s = 0.0 if self._last_ns is None else (now_ns - self._last_ns) / 1e9
         self._last_ns = now_ns
         used = self._used_by_training()
@@ -77,13 +77,11 @@ def _interfaces(port: Path) -> frozenset[str]:
     return frozenset(names or (path.name for path in port.parent.parent.glob("device/net/*")))
 
 
-def _count(file: KernelFile) -> int | None:
-    """Words; None where the port has no such counter (the file may hold a remark instead) or is gone."""
-    try:
-        count = whole_number(file.read())
-    except OSError:
-        return None
-    return None if count == _STUCK else count
+def _counts(ports: list[_Port]) -> dict[str, _Counts]:
+    """None where a port has no such counter (the file may hold a remark instead) or is gone."""
+    numbers = whole_numbers([file for port in ports for file in (port.received, port.sent)])
+    counts = [None if number == _STUCK else number for number in numbers]
+    return {port.name: (counts[2 * i], counts[2 * i + 1]) for i, port in enumerate(ports)}
 
 
 def _rates(port: _Port, before: _Counts, after: _Counts, interval_s: float, used: Collection[str]) -> NetworkRate:

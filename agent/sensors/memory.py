@@ -26,6 +26,9 @@ class MemorySensor:
 
 def kilobytes(meminfo: bytes, name: bytes) -> int | None:
     """One line's number; None where there is no such line. Most of the text's fifty lines are never looked at."""
-    start = (b"\n" + meminfo).find(b"\n" + name + b":")
-    columns = meminfo[start + len(name) + 1 : start + len(name) + 40].split(None, 1) if start >= 0 else []
+    start = 0 if meminfo.startswith(name + b":") else meminfo.find(b"\n" + name + b":") + 1
+    if start == 0 and not meminfo.startswith(name + b":"):
+        return None
+    begin = start + len(name) + 1
+    columns = meminfo[begin : begin + 40].split(None, 1)
     return int(columns[0]) if columns and columns[0].isdigit() else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from distmon.agent.machine_code import native
 from distmon.agent.sensors.base import KernelFile, Reading, Roots, rate
 from distmon.core.events import NetworkRate
 
@@ -21,7 +22,7 @@ class NetworkSensor:
         self._last_ns: int | None = None
 
     def read(self, now_ns: int) -> Reading:
-        last, self._last = self._last, _parse(self._file.read())
+        last, self._last = self._last, counts_of(self._file.read())
         interval_s = 0.0 if self._last_ns is None else (now_ns - self._last_ns) / 1e9
         self._last_ns = now_ns
         # Hosts with containers have hundreds; those that never carried a byte tell nothing.
@@ -40,8 +41,14 @@ class NetworkSensor:
         )
 
 
-def _parse(text: bytes) -> dict[str, tuple[int, int]]:
-    """Interface -> bytes received and sent. Lines of another form are passed over; a name may hold a colon."""
+def counts_of(text: bytes) -> dict[str, tuple[int, int]]:
+    """Interface -> bytes received and sent: in machine code where that was built."""
+    found = native.interface_counts(text) if native is not None else None
+    return counts_python(text) if found is None else found
+
+
+def counts_python(text: bytes) -> dict[str, tuple[int, int]]:
+    """The same in Python. Lines of another form are passed over; a name may hold a colon."""
     counts: dict[str, tuple[int, int]] = {}
     for line in text.splitlines():
         name, _, rest = line.rpartition(b":")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from distmon.agent.sensors.base import KernelFile, Reading, Roots, read_text, whole_number, why
+from distmon.agent.sensors.base import KernelFile, Reading, Roots, numbers_at_once, read_text, whole_number, why
 from distmon.core.events import PowerRail
 
 _INSIDE_PACKAGE = ("core", "uncore")
@@ -28,12 +28,13 @@ class _Zone:
         self.whole = whole
         """A package or the platform, which always draws something."""
         self.range_uj = whole_number(read_text(folder / "max_energy_range_uj").encode())
-        self._file = KernelFile(folder / "energy_uj")
+        self.file = KernelFile(folder / "energy_uj")
         self._last_uj: int | None = None
         self._last_ns = 0
 
-    def read(self, now_ns: int) -> PowerRail:
-        now_uj = int(self._file.read())
+    def read(self, now_ns: int, now_uj: int | None) -> PowerRail:
+        """`now_uj` is None where the file has not been read yet."""
+        now_uj = int(self.file.read()) if now_uj is None else now_uj
         last_uj, elapsed_ns = self._last_uj, now_ns - self._last_ns
         self._last_uj, self._last_ns = now_uj, now_ns
         if self.whole and now_uj == last_uj:
@@ -58,9 +59,10 @@ class RaplSensor:
             return Reading({}, {"power": "this machine has no RAPL energy counters"})
         rails: list[PowerRail] = []
         reasons: list[str] = []
-        for zone in self._zones:
+        at_once = numbers_at_once([zone.file for zone in self._zones])
+        for zone, now_uj in zip(self._zones, at_once, strict=True):
             try:
-                rails.append(zone.read(now_ns))
+                rails.append(zone.read(now_ns, now_uj))
             except PermissionError:
                 return Reading({}, {"power": _ROOT_ONLY})
             except (OSError, ValueError) as error:

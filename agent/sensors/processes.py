@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from distmon.agent.machine_code import native
 from distmon.agent.sensors.base import KernelFile, Reading, Roots, why
 from distmon.core.events import ProcessReading
 
@@ -19,9 +20,8 @@ class _Process:
         self.last_ticks: int | None = None
         self.last_ns = 0
 
-    def read(self, now_ns: int) -> ProcessReading:
-        columns = _columns(self.file.read())
-        ticks = int(columns[11]) + int(columns[12])
+    def read(self, now_ns: int, counts: tuple[int, int, int] | None) -> ProcessReading:
+        ticks, threads, pages = counts or counts_of(self.file.read())
         last_ticks, elapsed_ns = self.last_ticks, now_ns - self.last_ns
         self.last_ticks, self.last_ns = ticks, now_ns
         percent = None if last_ticks is None or elapsed_ns <= 0 else 100e9 * (ticks - last_ticks) / _TICKS_PER_S / elapsed_ns
@@ -29,8 +29,8 @@ class _Process:
             pid=self.pid,
             rank=self.rank,
             cpu_percent=None if percent is None else round(max(0.0, percent), 2),
-            memory_bytes=int(columns[21]) * _PAGE_BYTES,
-            threads=int(columns[17]),
+            memory_bytes=pages * _PAGE_BYTES,
+            threads=threads,
         )
 
 
@@ -63,9 +63,13 @@ class ProcessSensor:
     def read(self, now_ns: int) -> Reading:
         readings: list[ProcessReading] = []
         reasons: list[str] = []
-        for process in list(self._processes.values()):
+        processes = list(self._processes.values())
+        at_once: list[tuple[int, int, int] | None] = [None] * len(processes)
+        if native is not None:
+            at_once = native.process_counts([process.file.fd for process in processes])
+        for process, counts in zip(processes, at_once, strict=True):
             try:
-                readings.append(process.read(now_ns))
+                readings.append(process.read(now_ns, counts))
             except (FileNotFoundError, ProcessLookupError):
                 self.forget(process.pid)
             except (OSError, ValueError) as error:
@@ -74,9 +78,10 @@ class ProcessSensor:
         return Reading({"processes": readings}, {"processes": "; ".join(reasons)} if reasons else {})
 
 
-def _columns(line: bytes) -> list[bytes]:
-    """From the state (third column) on; the name before it may hold anything."""
+def counts_of(line: bytes) -> tuple[int, int, int]:
+    """Clock ticks in user and kernel mode, threads, pages of memory, of a line of /proc/PID/stat. Raises ValueError."""
+    # From the state on; the name before it may hold anything.
     columns = line[line.rindex(b")") + 2 :].split(None, 22)
     if len(columns) < 22:
         raise ValueError("a short line in /proc/PID/stat")
-    return columns
+    return int(columns[11]) + int(columns[12]), int(columns[17]), int(columns[21])

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from distmon.agent.sensors.base import KernelFile, Reading, Roots, read_text
+from distmon.agent.sensors.base import KernelFile, Reading, Roots, numbers_at_once, read_text
 from distmon.core.events import Temperature
 
 _SWITCHED_OFF_C = -100.0
@@ -27,7 +27,10 @@ class TemperatureSensor:
         if self._listed_ns is None or now_ns - self._listed_ns > _LIST_AGAIN_NS:
             self._list()
             self._listed_ns = now_ns
-        found = [Temperature(name=name, celsius=value) for name, file in self._files if (value := _celsius(file)) is not None]
+        numbers = numbers_at_once([file for _, file in self._files])
+        values = [_celsius(file, number) for (_, file), number in zip(self._files, numbers, strict=True)]
+        pairs = zip(self._files, values, strict=True)
+        found = [Temperature(name=name, celsius=value) for (name, _), value in pairs if value is not None]
         return Reading({"temperatures": found}, {} if found else {"temperatures": "this machine shows no temperature sensors"})
 
     def _list(self) -> None:
@@ -76,10 +79,10 @@ def _by_number(path: Path) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (-1, part) for part in _DIGITS.split(str(path))]
 
 
-def _celsius(file: KernelFile) -> float | None:
+def _celsius(file: KernelFile, thousandths: int | None) -> float | None:
     """None for a sensor that gives no value now, which is usual for single ones."""
     try:
-        value = int(file.read()) / 1000
+        value = (int(file.read()) if thousandths is None else thousandths) / 1000
     except (OSError, ValueError):
         return None
     return value if value > _SWITCHED_OFF_C else None

@@ -1,0 +1,321 @@
+/* What the agent reads at every sample, in machine code: the same as the sensors' own Python, which serves where this was not built.
+
+   The agent sleeps for a second, and then most of what it costs is code and data that it touches: an object for each column of
+   each file, and the interpreter around them.
+
+   Stable ABI of Python 3.11, the first with buffers in it. */
+
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030B0000
+#include <Python.h>
+
+#include <limits.h>
+#include <stdint.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Digits that surely fit 64 bits. */
+enum { MOST_DIGITS = 18 };
+
+static int is_digit(char c) { return c >= '0' && c <= '9'; }
+
+static int is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
+static const char *skip_spaces(const char *at, const char *end) {
+    while (at < end && is_space(*at))
+        at++;
+    return at;
+}
+
+static const char *skip_word(const char *at, const char *end) {
+    while (at < end && !is_space(*at))
+        at++;
+    return at;
+}
+
+/* Up to the first character that is no digit; -1 for none, or for too many. */
+static int64_t number_at(const char **at, const char *end) {
+    const char *begin = *at;
+    int64_t number = 0;
+    while (*at < end && is_digit(**at))
+        number = *at - begin < MOST_DIGITS ? 10 * number + (*(*at)++ - '0') : ((*at)++, number);
+    return *at == begin || *at - begin > MOST_DIGITS ? -1 : number;
+}
+
+static const char *end_of_line(const char *at, const char *end) {
+    const char *found = memchr(at, '\n', (size_t)(end - at));
+    return found == NULL ? end : found;
+}
+
+/* ---- /proc/stat ---------------------------------------------------------------------------------------------------- */
+
+enum { MOST_CORES = 8192, ABSENT = -1 };
+static const int64_t MOST_TICKS = 20000000000000;
+
+typedef struct {
+    int64_t idle, total;
+} Ticks;
+
+/* Columns of a line: user, nice, system, idle, I/O wait, two of interrupts, stolen. Guest time is already in the first two. */
+static int ticks_of(const char *at, const char *end, Ticks *ticks) {
+    int64_t columns[8] = {0};
+    int count = 0;
+    for (; count < 8; count++) {
+        const char *begin = at;
+        while (at < end && *at == ' ')
+            at++;
+        if (at == end || !is_digit(*at) || at == begin)
+            break;
+        if ((columns[count] = number_at(&at, end)) < 0 || columns[count] > MOST_TICKS)
+            return -1;
+    }
+    if (count < 4)
+        return 0;
+    ticks->idle = columns[3] + columns[4];
+    ticks->total = ticks->idle + columns[0] + columns[1] + columns[2] + columns[5] + columns[6] + columns[7];
+    return 1;
+}
+
+/* Fills in a place for all cores and one for each; gives how many places, 0 for none, -1 for a text that is left to Python. */
+static Py_ssize_t parse_cores(const char *at, const char *end, Ticks *found) {
+    Py_ssize_t places = 0;
+    while (at < end && strncmp(at, "intr", 4) != 0) {
+        const char *line_end = end_of_line(at, end);
+        if (line_end - at > 3 && memcmp(at, "cpu", 3) == 0) {
+            Ticks ticks;
+            int64_t place = 0;
+            int is_line;
+            at += 3;
+            if (is_digit(*at) && ((place = number_at(&at, line_end) + 1) <= 0 || place >= MOST_CORES))
+                return -1;
+            if ((is_line = ticks_of(at, line_end, &ticks)) < 0)
+                return -1;
+            if (is_line) {
+                for (; places <= place; places++)
+                    found[places] = (Ticks){ABSENT, 0};
+                found[place] = ticks;
+            }
+        }
+        at = line_end + 1;
+    }
+    return places;
+}
+
+/* Two decimals, half a hundredth rounded up. The counters of idle time and I/O wait can step back by a tick. */
+static PyObject *busy_percent(const Ticks *before, const Ticks *after) {
+    int64_t idle = after->idle - before->idle, total = after->total - before->total;
+    if (before->idle == ABSENT || after->idle == ABSENT || total <= 0)
+        Py_RETURN_NONE;
+    if (idle < 0 || idle > total)
+        return PyFloat_FromDouble(idle < 0 ? 100.0 : 0.0);
+    return PyFloat_FromDouble((double)((20000 * (total - idle) + total) / (2 * total)) / 100.0);
+}
+
+static PyObject *core_usage(PyObject *module, PyObject *args) {
+    const char *text, *before_bytes;
+    Py_ssize_t size, before_size;
+    Ticks absent = {ABSENT, 0};
+    (void)module;
+    if (!PyArg_ParseTuple(args, "y#y#", &text, &size, &before_bytes, &before_size))
+        return NULL;
+    Ticks *found = PyMem_Malloc(2 * MOST_CORES * sizeof *found), *before = found + MOST_CORES;
+    if (found == NULL)
+        return PyErr_NoMemory();
+    Py_ssize_t places = parse_cores(text, text + size, found), known = before_size / (Py_ssize_t)sizeof *found;
+    PyObject *usage = NULL, *all = NULL, *cores = NULL;
+    if (places < 0 || known > MOST_CORES) {
+        usage = Py_NewRef(Py_None);
+        goto done;
+    }
+    memcpy(before, before_bytes, (size_t)known * sizeof *found);
+    all = busy_percent(known > 0 ? &before[0] : &absent, places > 0 ? &found[0] : &absent);
+    cores = PyList_New(places > 0 ? places - 1 : 0);
+    for (Py_ssize_t place = 1; cores != NULL && place < places; place++) {
+        PyObject *percent = busy_percent(place < known ? &before[place] : &absent, &found[place]);
+        if (percent == NULL || PyList_SetItem(cores, place - 1, percent) < 0)
+            Py_CLEAR(cores);
+    }
+    if (all != NULL && cores != NULL)
+        usage = Py_BuildValue("(y#OO)", (const char *)found, places * (Py_ssize_t)sizeof *found, all, cores);
+done:
+    Py_XDECREF(all);
+    Py_XDECREF(cores);
+    PyMem_Free(found);
+    return usage;
+}
+
+/* ---- /proc/net/dev ------------------------------------------------------------------------------------------------- */
+
+/* Bytes received are in the first column after the interface's name, and bytes sent in the ninth. 1 where a line has them. */
+static int traffic_of(const char *at, const char *end, int64_t *received, int64_t *sent) {
+    int column = 0;
+    for (at = skip_spaces(at, end); at < end; at = skip_spaces(skip_word(at, end), end), column++) {
+        const char *number = at;
+        if (column != 0 && column != 8)
+            continue;
+        int64_t *into = column == 0 ? received : sent;
+        if ((*into = number_at(&number, end)) < 0 && number != at)
+            return -1;
+        if (*into < 0 || (number < end && !is_space(*number)))
+            return 0;
+        if (column == 8)
+            return 1;
+    }
+    return 0;
+}
+
+static PyObject *interface_counts(PyObject *module, PyObject *args) {
+    const char *at;
+    Py_ssize_t size;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "y#", &at, &size))
+        return NULL;
+    PyObject *counts = PyDict_New();
+    for (const char *end = at + size; counts != NULL && at < end; at = end_of_line(at, end) + 1) {
+        const char *line_end = end_of_line(at, end), *colon = line_end;
+        int64_t received, sent;
+        while (colon > at && colon[-1] != ':')
+            colon--;
+        int is_line = colon - at > 1 ? traffic_of(colon, line_end, &received, &sent) : 0;
+        if (is_line == 0)
+            continue;
+        const char *name = skip_spaces(at, colon - 1), *name_end = colon - 1;
+        while (name_end > name && is_space(name_end[-1]))
+            name_end--;
+        PyObject *key = is_line < 0 ? NULL : PyUnicode_DecodeUTF8(name, name_end - name, "replace");
+        PyObject *pair = key == NULL ? NULL : Py_BuildValue("(LL)", (long long)received, (long long)sent);
+        if (pair == NULL || PyDict_SetItem(counts, key, pair) < 0)
+            Py_CLEAR(counts);
+        Py_XDECREF(key);
+        Py_XDECREF(pair);
+        if (is_line < 0)
+            Py_RETURN_NONE;
+    }
+    return counts;
+}
+
+/* ---- Many files in one call ---------------------------------------------------------------------------------------- */
+
+/* Calls `parse` with what each of the files holds; None for one that cannot be read at once, or that `parse` does not know. */
+static PyObject *read_each(PyObject *descriptors, PyObject *(*parse)(const char *, const char *)) {
+    char text[4096];
+    if (!PyList_Check(descriptors)) {
+        PyErr_SetString(PyExc_TypeError, "not a list of file descriptors");
+        return NULL;
+    }
+    Py_ssize_t count = PyList_Size(descriptors);
+    PyObject *found = PyList_New(count);
+    for (Py_ssize_t i = 0; found != NULL && i < count; i++) {
+        long descriptor = PyLong_AsLong(PyList_GetItem(descriptors, i));
+        PyObject *item = NULL;
+        if (descriptor >= 0 && descriptor <= INT_MAX) {
+            ssize_t size = pread((int)descriptor, text, sizeof text, 0);
+            /* What fills it may go on. */
+            item = size < 0 || size == sizeof text ? NULL : parse(text, text + size);
+        }
+        if (PyErr_Occurred() || PyList_SetItem(found, i, item == NULL ? Py_NewRef(Py_None) : item) < 0)
+            Py_CLEAR(found);
+    }
+    return found;
+}
+
+/* Of digits alone, with white space around them. */
+static PyObject *parse_number(const char *at, const char *end) {
+    at = skip_spaces(at, end);
+    int64_t number = number_at(&at, end);
+    return number < 0 || skip_spaces(at, end) != end ? NULL : PyLong_FromLongLong(number);
+}
+
+static PyObject *whole_numbers(PyObject *module, PyObject *descriptors) {
+    (void)module;
+    return read_each(descriptors, parse_number);
+}
+
+/* Of /proc/PID/stat: clock ticks in user and kernel mode, threads, pages of memory. The name, in brackets, may hold anything. */
+static PyObject *parse_process(const char *at, const char *end) {
+    enum { USER = 11, KERNEL = 12, THREADS = 17, PAGES = 21, COLUMNS = 22 };
+    int64_t columns[COLUMNS] = {0};
+    const char *bracket = end;
+    while (bracket > at && bracket[-1] != ')')
+        bracket--;
+    if (bracket == at)
+        return NULL;
+    at = skip_spaces(bracket, end);
+    for (int column = 0; column < COLUMNS; column++, at = skip_spaces(skip_word(at, end), end)) {
+        const char *number = at;
+        if (at == end)
+            return NULL;
+        columns[column] = number_at(&number, end);
+        if (number == end || !is_space(*number))
+            columns[column] = -1;
+    }
+    if (columns[USER] < 0 || columns[KERNEL] < 0 || columns[THREADS] < 0 || columns[PAGES] < 0)
+        return NULL;
+    return Py_BuildValue("(LLL)", (long long)(columns[USER] + columns[KERNEL]), (long long)columns[THREADS],
+                         (long long)columns[PAGES]);
+}
+
+static PyObject *process_counts(PyObject *module, PyObject *descriptors) {
+    (void)module;
+    return read_each(descriptors, parse_process);
+}
+
+/* ---- A driver's functions ------------------------------------------------------------------------------------------ */
+
+/* As nvidia_fast.py packs it: `int function(handle[, argument], answer)`, for an answer that begins with `version`. */
+typedef struct {
+    int64_t function;
+    int32_t argument;
+    uint32_t version;
+} Question;
+
+enum { NO_ARGUMENT = -1, ANSWER_BYTES = 64 };
+
+typedef struct {
+    int64_t code;
+    char bytes[ANSWER_BYTES];
+} Answer;
+
+static PyObject *ask_driver(PyObject *module, PyObject *args) {
+    unsigned long long handle;
+    const char *given;
+    Py_ssize_t size;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "Ky#", &handle, &given, &size))
+        return NULL;
+    Py_ssize_t count = size / (Py_ssize_t)sizeof(Question);
+    PyObject *packed = PyBytes_FromStringAndSize(NULL, count * (Py_ssize_t)sizeof(Answer));
+    if (packed == NULL)
+        return NULL;
+    char *answers = PyBytes_AsString(packed);
+    void *device = (void *)(uintptr_t)handle;
+    /* A sick GPU can hold a call up for seconds: the others go on meanwhile. */
+    Py_BEGIN_ALLOW_THREADS
+    for (Py_ssize_t i = 0; i < count; i++) {
+        Question question;
+        Answer answer;
+        memcpy(&question, given + i * (Py_ssize_t)sizeof question, sizeof question);
+        memset(&answer, 0, sizeof answer);
+        memcpy(answer.bytes, &question.version, sizeof question.version);
+        void *function = (void *)(uintptr_t)question.function;
+        answer.code = question.argument == NO_ARGUMENT
+                          ? ((int (*)(void *, void *))function)(device, answer.bytes)
+                          : ((int (*)(void *, int, void *))function)(device, question.argument, answer.bytes);
+        memcpy(answers + i * (Py_ssize_t)sizeof answer, &answer, sizeof answer);
+    }
+    Py_END_ALLOW_THREADS
+    return packed;
+}
+
+static PyMethodDef functions[] = {
+    {"core_usage", core_usage, METH_VARARGS, "Of /proc/stat and what the last call gave: that, the node's percentage, the cores'."},
+    {"interface_counts", interface_counts, METH_VARARGS, "Of /proc/net/dev: interface -> bytes received and sent."},
+    {"whole_numbers", whole_numbers, METH_O, "The number that each of the open files holds."},
+    {"process_counts", process_counts, METH_O, "Of each of the open /proc/PID/stat: clock ticks, threads, pages of memory."},
+    {"ask_driver", ask_driver, METH_VARARGS, "Calls C functions one after another, without Python's lock; their codes and answers."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_native", NULL, 0, functions, NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__native(void) { return PyModule_Create(&definition); }

@@ -1,0 +1,167 @@
+"""What the agent reads in machine code is what it reads in Python."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from distmon.agent.machine_code import native
+from distmon.agent.sensors import base, cpu, network, processes
+from distmon.agent.sensors.base import KernelFile, Roots
+from distmon.agent.sensors.processes import ProcessSensor
+
+TICKS = st.integers(0, 10**6) | st.integers(0, 10**15)
+JUNK = st.sampled_from(
+    [b"cpu", b"cpu7", b"cpufoo 1 2 3 4", b"cpu1 1 2", b"cpu2  3 4 5 6 ", b"cpu3 1 2 3 4 x 6", b"page 1 2", b"", b"\x00"]
+)
+LINE = JUNK | st.builds(
+    lambda core, columns: b"cpu%s %s" % (core, b" ".join(b"%d" % column for column in columns)),
+    st.sampled_from([b"", b" ", b"0", b"1", b"2", b"17"]),
+    st.lists(TICKS, min_size=3, max_size=11),
+)
+STAT = st.lists(LINE, min_size=1, max_size=6).map(lambda lines: b"\n".join([*lines, b"intr 5 cpu1 9 9 9 9", b"cpu1 8 8 8 8 8"]))
+
+
+def test_it_is_built() -> None:
+    assert native is not None, "agent/_native.c is not built: make clean test"
+
+
+@given(st.lists(STAT, min_size=1, max_size=4))
+@settings(max_examples=80)
+@example([b"cpu 1 2 3 4\ncpu0 1 1 1 1", b"cpu 10 2 3 3\ncpu1 5 5 5 5"])
+@example([b"cpu 0 0 0 0", b"cpu 12345 0 0 87655 0 0 0 0", b"cpu 12346 0 0 87655 0 0 0 0"])
+def test_the_use_of_cores(texts: list[bytes]) -> None:
+    before: bytes | cpu.Ticks = b""
+    before_python: cpu.Ticks = {}
+    for text in texts:
+        found, expected = cpu.usage(text, before), cpu.usage_python(text, before_python)
+        if not isinstance(found.counted, bytes):  # numbers that no kernel counts to are left to Python
+            assert re.search(rb"\d{14}", text)
+            return
+        assert found[1:] == expected[1:]
+        before, before_python = found.counted, expected.counted  # type: ignore[assignment]
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                b" face |bytes",
+                b"x:",
+                b":1 2 3 4 5 6 7 8 9",
+                b" eth0:1: 1 0 0 0 0 0 0 0 2 0",
+                b"caf\xe9\xc3\xa9: 9 0 0 0 0 0 0 0 8",
+            ]
+        )
+        | st.builds(
+            lambda name, columns: name + b":" + b" ".join(columns),
+            st.sampled_from([b"lo", b"  eth0", b"veth1 "]),
+            st.lists(st.sampled_from([b"0", b"12", b"-1", b"1x", b" 7", b"9" * 18, b"9" * 20]), max_size=11),
+        ),
+        max_size=5,
+    ).map(b"\n".join)
+)
+@settings(max_examples=80)
+def test_the_traffic_of_interfaces(text: bytes) -> None:
+    assert network.counts_of(text) == network.counts_python(text)
+
+
+@given(
+    st.lists(
+        st.sampled_from([b"", b"0", b"12\n", b" 7 \n", b"-4", b"N/A", b"1 2", b"9" * 18, b"9" * 19, b"0" * 4099]), max_size=6
+    )
+)
+@settings(max_examples=60)
+def test_numbers_of_many_files(texts: list[bytes]) -> None:
+    files = []
+    try:
+        for text in texts:
+            files.append(KernelFile(Path("memory")))
+            files[-1].fd = os.memfd_create("number")
+            os.write(files[-1].fd, text)
+        assert base.whole_numbers(files) == [base.whole_number(text) for text in texts]
+    finally:
+        for file in files:
+            file.close()
+
+
+def test_a_file_that_is_gone_is_opened_anew(tmp_path: Path) -> None:
+    path = tmp_path / "counter"
+    path.write_text("5\n")
+    file, missing = KernelFile(path), KernelFile(tmp_path / "missing")
+    assert base.whole_numbers([file, missing]) == [5, None]
+    assert base.numbers_at_once([file, missing]) == [5, None]
+    folder = os.open(tmp_path, os.O_RDONLY)
+    os.dup2(folder, file.fd)  # reading it fails from now on
+    os.close(folder)
+    assert base.whole_numbers([file, missing]) == [None, None]
+    assert base.whole_numbers([file, missing]) == [5, None]
+
+
+TAIL = " 0 0" + " 18446744073709551615" * 28
+
+
+@pytest.mark.parametrize("name", ["python", "a) R 1 2 (b", "", "\xe9 \n)"])
+def test_a_process_with_any_name(tmp_path: Path, name: str) -> None:
+    """Also its second reading, for which the file is open already."""
+    columns = ["S", *["1"] * 10, "70", "8", "0", "0", "20", "0", "12", "0", "99", "18446744073709551615", "345"]
+    line = f"77 ({name}) {' '.join(columns)}{TAIL}\n".encode("latin-1")
+    (tmp_path / "77").mkdir()
+    (tmp_path / "77/stat").write_bytes(line)
+    assert processes.counts_of(line) == (78, 12, 345)
+    sensor = ProcessSensor(Roots(proc=tmp_path))
+    sensor.watch(77, 0)
+    first, second = (sensor.read(now_ns).values["processes"] for now_ns in (10**9, 2 * 10**9))
+    assert native is not None
+    (process,) = sensor._processes.values()
+    assert native.process_counts([process.file.fd, -1]) == [(78, 12, 345), None]
+    assert (first[0].threads, second[0].threads, second[0].cpu_percent) == (12, 12, 0.0)
+
+
+@given(st.binary(max_size=60), st.integers(0, 300))
+def test_what_is_no_line_of_a_process_is_left_to_python(junk: bytes, at: int) -> None:
+    assert native is not None
+    good = f"77 (x) S {'1 ' * 11}70 8 0 0 20 0 12 0 99 10 345 0 0\n".encode()
+    fd = os.memfd_create("stat")
+    try:
+        os.write(fd, good)
+        os.pwrite(fd, junk, at)
+        (found,) = native.process_counts([fd])
+        text = os.pread(fd, 4096, 0)
+    finally:
+        os.close(fd)
+    if found is not None:
+        assert found == processes.counts_of(text)
+
+
+def test_a_drivers_function_is_called_with_what_it_needs() -> None:
+    seen: list[tuple[int, int | None, int]] = []
+
+    def plain(handle: int, answer: Any) -> int:
+        seen.append((handle, None, answer[0]))
+        answer[1] = 2**63
+        return 0
+
+    def with_argument(handle: int, argument: int, answer: Any) -> int:
+        seen.append((handle, argument, answer[0]))
+        return 15
+
+    assert native is not None
+    numbers = ctypes.POINTER(ctypes.c_uint64)
+    functions = (
+        ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, numbers)(plain),
+        ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, numbers)(with_argument),
+    )
+    addresses = [ctypes.cast(function, ctypes.c_void_p).value for function in functions]
+    questions = struct.pack("@qiIqiI", addresses[0], -1, 7, addresses[1], 3, 0)
+    answers = native.ask_driver(0x1234, questions)
+    assert seen == [(0x1234, None, 7), (0x1234, 3, 0)]
+    assert struct.unpack("@qQQ48xqQQ48x", answers) == (0, 7, 2**63, 15, 0, 0)
