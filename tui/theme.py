@@ -54,24 +54,29 @@ class Palette:
     def styles(self) -> dict[str, Style]:
         """One prebuilt style per role, plus `title`, `key` and `reverse`."""
         roles = {f.name: getattr(self, f.name) for f in fields(self) if isinstance(getattr(self, f.name), str)}
-        styles = {role: Style(color=colour) for role, colour in roles.items() if role != "name"}
+        ground = None if self.ansi else self.background
+        styles = {role: Style(color=colour, bgcolor=ground) for role, colour in roles.items() if role != "name"}
         if self.ansi:
             styles["muted"] = Style(dim=True)
             styles["text"] = Style()
         styles["title"] = styles["text"] + Style(bold=True)
         styles["key"] = styles["accent"] + Style(bold=True)
         for number, colour in enumerate(self.series):
-            styles[f"series{number}"] = Style(color=colour)
-            faint = Style(color=colour, dim=True) if self.ansi else Style(color=mixed(colour, self.background, 0.62))
-            styles[f"series{number}_area"] = faint
+            styles[f"series{number}"] = Style(color=colour, bgcolor=ground)
+            faint = colour if self.ansi else mixed(colour, self.background, 0.62)
+            styles[f"series{number}_area"] = Style(color=faint, bgcolor=ground, dim=self.ansi or None)
         for level in range(HEAT_LEVELS):
-            styles[f"cool{level}"] = Style(color=_heat(self, ("muted", "accent", "series4"), level))
-            styles[f"hot{level}"] = Style(color=_heat(self, ("muted", "warn", "bad"), level))
+            styles[f"cool{level}"] = Style(color=_heat(self, ("muted", "accent", "series4"), level), bgcolor=ground)
+            styles[f"hot{level}"] = Style(color=_heat(self, ("muted", "warn", "bad"), level), bgcolor=ground)
         return styles
 
     def style(self, role: str, *, bold: bool = False, selected: bool = False) -> Style:
         """The style of a role, from a cache, so that equal cells hold the very same object."""
         return _style(self, role, bold, selected)
+
+    def marked(self, style: Style) -> Style:
+        """A style as it is on a selected row."""
+        return _marked(self, style)
 
     def __hash__(self) -> int:
         return hash(self.name)
@@ -82,9 +87,12 @@ def _style(palette: Palette, role: str, bold: bool, selected: bool) -> Style:
     style = palette.styles[role]
     if bold:
         style = style + Style(bold=True)
-    if selected:
-        style = style + (Style(reverse=True) if palette.ansi else Style(bgcolor=palette.selected))
-    return style
+    return _marked(palette, style) if selected else style
+
+
+@lru_cache(2048)
+def _marked(palette: Palette, style: Style) -> Style:
+    return style + (Style(reverse=True) if palette.ansi else Style(bgcolor=palette.selected))
 
 
 def _heat(palette: Palette, stops: tuple[str, str, str], level: int) -> str:

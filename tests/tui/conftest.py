@@ -25,11 +25,13 @@ from distmon.launcher.actions import AnyAction
 from distmon.tui.app import DistmonApp
 from distmon.tui.budget import Budget
 from distmon.tui.ports import Player, Source
+from distmon.tui.theme import PALETTES
 
 CASES = Path(__file__).parent.parent / "data" / "cases"
 NEVER_S = 3600.0
 IDLE_S = 0.008
 """The pilot takes the app to be idle when it has used no CPU for so long; the framework's own 20 ms add up to minutes here."""
+GROUNDS = {palette.background for palette in PALETTES.values() if not palette.ansi}
 TRUECOLOR = {"COLORTERM": "truecolor", "LANG": "C.UTF-8"}
 
 
@@ -239,7 +241,7 @@ def text_grid(app: App[int]) -> list[str]:
 
 
 def style_grid(app: App[int]) -> list[str]:
-    """Per row the runs of equal style as `start:foreground/background/marks`."""
+    """Per row the runs of equal style as `start:foreground/background/marks`; the theme's own background is `-`."""
     rows = []
     for strip in strips(app):
         x, runs, last = 0, [], ""
@@ -258,7 +260,7 @@ def _style_words(style: Style | None) -> str:
         return "-"
     marks = "b" * bool(style.bold) + "d" * bool(style.dim) + "r" * bool(style.reverse)
     colour = style.color.name if style.color else "-"
-    background = style.bgcolor.name if style.bgcolor else "-"
+    background = style.bgcolor.name if style.bgcolor and style.bgcolor.name not in GROUNDS else "-"
     return f"{colour}/{background}" + (f"/{marks}" if marks else "")
 
 

@@ -33,6 +33,7 @@ from distmon.tui.bindings import COMMANDS
 from distmon.tui.screens.arrange import too_small
 from tests.answers.streams import FAULTS, HEALTHY, Stream
 from tests.tui.conftest import FakeJob, _open_app, text_grid
+from tests.tui.terminal_model import Terminal, assert_shown, terminal
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
@@ -76,12 +77,17 @@ class Monkey:
             for event in self.waiting:
                 recorder.write(event)
         self.done: Counter[str] = Counter()
+        self.terminal = Terminal()
         self.starts = 0
         self.last: list[str] = []
         """The actions since the last look, for whoever has to find what went wrong."""
 
     async def play(self, actions: int) -> None:
-        """So many random actions. Raises what the app raises, and AssertionError where it is stuck."""
+        """So many random actions. Raises what the app raises, and AssertionError where it is stuck or not what is seen."""
+        with terminal(self.terminal):
+            await self._play(actions)
+
+    async def _play(self, actions: int) -> None:
         while self.done.total() < actions:
             player = Player(open_session(self.recording)) if self.replay else None
             job = None if self.replay else FakeJob(running=self.dice.random() < 0.8)
@@ -126,12 +132,12 @@ class Monkey:
         elif kind == "paste":
             send(app, events.Paste(dice.choice(PASTED)))
         elif kind == "size":
-            resize(app, dice.randint(1, 220), dice.randint(1, 70))
+            self.resize(app, dice.randint(1, 220), dice.randint(1, 70))
         return kind
 
     async def look(self, app: DistmonApp, pilot: Pilot[int]) -> None:
         """It must close what is open, show the help and take it away again, and be whole."""
-        resize(app, 100, 30)
+        self.resize(app, 100, 30)
         await pilot.pause()  # what was sent before is done first
         assert not too_small(100, 30)
         await self.until(app, pilot, "closes everything", lambda: self.is_plain(app), "escape")
@@ -139,7 +145,13 @@ class Monkey:
             return
         await self.until(app, pilot, "shows the help", lambda: app.cockpit.helping and shown(app, " help ─"), "f1")
         await self.until(app, pilot, "takes the help away", lambda: self.is_plain(app), "escape")
+        if not app._exit:
+            await assert_shown(self.terminal, app, pilot, "; ".join(self.last))
         self.last.clear()
+
+    def resize(self, app: DistmonApp, width: int, height: int) -> None:
+        self.terminal.cells.clear()
+        resize(app, width, height)
 
     def is_plain(self, app: DistmonApp) -> bool:
         cockpit = app.cockpit

@@ -70,3 +70,9 @@ def test_ascii_only(environment: dict[str, str], expected: bool) -> None:
 def test_to_ascii_keeps_the_width() -> None:
     assert to_ascii("● node – 日本") == "* node - ????"
     assert to_ascii("⣀⣤⣿⠉▁█╭─╮") == ".*:'_#+-+"
+
+
+@pytest.mark.parametrize("palette", PALETTES.values(), ids=lambda p: p.name)
+def test_words_stand_on_the_theme_s_own_ground_and_not_on_the_terminal_s(palette: Palette) -> None:
+    grounds = {role: palette.style(role).bgcolor for role in palette.styles}
+    assert all((ground is None) == palette.ansi for ground in grounds.values()), grounds

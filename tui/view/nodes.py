@@ -68,8 +68,7 @@ def card(facts: Facts, key: str, palette: Palette, width: int, height: int, sele
         lines[1:] = [*lines[1:], *_history(node, palette, width)]
     if not selected:
         return lines
-    mark = palette.style("text", selected=True)
-    return [Line([(text, style + mark if style.bgcolor is None else style) for text, style in line.pieces]) for line in lines]
+    return [Line([(text, palette.marked(style)) for text, style in line.pieces]) for line in lines]
 
 
 def card_stamp(facts: Facts, key: str) -> object:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import takewhile
-
 from rich.style import Style
 from textual.app import RenderResult
 from textual.geometry import Region
@@ -11,6 +9,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from distmon.tui.theme import Palette, palette_named
+from distmon.tui.widgets.paint import changed_runs, painted
 
 
 class Canvas(Widget):
@@ -40,7 +39,7 @@ class Canvas(Widget):
         return self.palette.style("text")
 
     def redraw(self) -> None:
-        """Compose the lines again and refresh those cells that changed; a widget without a size waits for one."""
+        """Compose the lines again and show those cells that changed; a widget without a size waits for one."""
         width, height = self.size
         if not self.is_mounted or not width or not height or not self.display:
             self._drawn_as = (0, 0, "")
@@ -52,40 +51,31 @@ class Canvas(Widget):
             self.refresh()
             return
         changed = [
-            Region(first, y, last - first, 1)
+            (y, runs)
             for y, (old, new) in enumerate(zip(self._drawn, lines, strict=True))
-            for first, last in (changed_cells(old, new),)
-            if last > first
+            if old is not new and (runs := changed_runs(old, new))
         ]
         self._drawn = lines
-        if changed:
-            self.refresh(*changed)
+        if changed and not painted(self, changed):
+            self.refresh(*(Region(run.first, y, run.width, 1) for y, runs in changed for run in runs))
 
     def _compose_lines(self, width: int, height: int) -> list[Strip]:
         lines = self.draw(width, height)[:height]
         lines.extend(Strip.blank(width, self.base) for _ in range(height - len(lines)))
         return lines
 
-    def render_line(self, y: int) -> Strip:
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """The lines as they were drawn last; there is nothing around them that the framework would have to add."""
         width, height = self.size
         key = (width, height, self.app.theme)
         if key != self._drawn_as:
             self._drawn, self._drawn_as = self._compose_lines(width, height), key
-        return self._drawn[y] if y < len(self._drawn) else Strip.blank(width, self.base)
+        lines = self._drawn[crop.y : crop.bottom]
+        background = self.background_colors[1]
+        for each in self.get_line_filters():
+            lines = [line.apply_filter(each, background) for line in lines]
+        lines.extend(Strip.blank(width, self.base) for _ in range(crop.height - len(lines)))
+        return lines if crop.column_span == (0, width) else [line.crop(*crop.column_span) for line in lines]
 
     def render(self) -> RenderResult:
         return ""
-
-
-def changed_cells(old: Strip, new: Strip) -> tuple[int, int]:
-    """The first changed cell and the one after the last, by whole segments; equal strips give an empty range."""
-    before, after = list(old), list(new)
-    if before == after:
-        return 0, 0
-    head = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False)))
-    rest = min(len(before), len(after)) - head
-    reverse = zip(reversed(before), reversed(after), strict=False)
-    tail = min(rest, sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], reverse)))
-    first = sum(segment.cell_length for segment in after[:head])
-    last = new.cell_length - sum(segment.cell_length for segment in after[len(after) - tail :])
-    return first, max(last, first)
