@@ -65,7 +65,7 @@ class Trial:
             "cpu_hog": {("straggler", self.rank, "compute")},
             "send": {("slow_network", None, "exposed_communication")},
             "memory": {("memory_pressure", None, None)},
-            "stopped": {("stall", None, None)},
+            "stopped": {("stall", self.rank, None)},
             "input_all": {("input_bound", None, "input_wait")},
             "two_ranks": {("straggler", self.rank, "compute"), ("straggler", self.other, "input_wait")},
         }
@@ -79,8 +79,39 @@ def second_by_second(trial: Trial) -> Iterator[list[ev.AnyEvent]]:
     while job.step < trial.steps:
         yield job.second()
         if trial.cause == "stopped" and job.step >= trial.onset:
-            yield [ev.Ticked(at=job.time + 15)]
+            yield from _standing(trial, job)
             return
+
+
+_STANDS_S = 15
+_ASKED_S = 2
+"""After so many seconds without a step the agents ask the ranks where they are."""
+_WAITING = ["/venv/site-packages/horovod/torch/optimizer.py:284 synchronize", "/home/me/train.py:40 train"]
+_STOPPED = ["/home/me/model.py:12 forward", "/home/me/train.py:38 train"]
+
+
+def _standing(trial: Trial, job: _Job) -> Iterator[list[ev.AnyEvent]]:
+    """No step comes any more, and the nodes are there."""
+    last = job.time
+    for second in range(1, _STANDS_S + 1):
+        job.time = last + second
+        stacks = _stacks(trial, job.time) if second == _ASKED_S else ()
+        yield [*stacks, *job.samples(), ev.Ticked(at=job.time)]
+
+
+def _stacks(trial: Trial, at: float) -> Iterator[ev.AnyEvent]:
+    """The stopped rank does not answer, and is read from outside."""
+    for rank in range(trial.ranks):
+        stopped = rank == trial.rank
+        yield ev.StackTaken(
+            at=at,
+            node=f"n{rank // _PER_NODE}",
+            worker=f"w{rank}",
+            rank=rank,
+            silent_s=_ASKED_S,
+            threads=[ev.ThreadStack(name="MainThread", frames=_STOPPED if stopped else _WAITING)],
+            read_by="py-spy" if stopped else "",
+        )
 
 
 def _opening(trial: Trial) -> Iterator[ev.AnyEvent]:
@@ -125,8 +156,11 @@ class _Job:
         events: list[ev.AnyEvent] = [
             self._batch(rank, first, origin, starts, durations, column) for rank, column in enumerate(columns) if durations
         ]
-        events += [self._sample(node) for node in range(_nodes(trial))]
-        return [*events, ev.Ticked(at=self.time)]
+        return [*events, *self.samples(), ev.Ticked(at=self.time)]
+
+    def samples(self) -> list[ev.AnyEvent]:
+        """A reading of each node."""
+        return [self._sample(node) for node in range(_nodes(self.trial))]
 
     def _one_step(self) -> tuple[float, list[tuple[float, float, float, float]]]:
         """(duration, (input, compute, wait, optimizer) of each rank) in seconds."""

@@ -6,6 +6,7 @@ and `cannot_tell` says so. A finding comes at one threshold and goes at a lower 
 
 from __future__ import annotations
 
+from distmon.core.arrivals import BOUND_ON
 from distmon.core.finding import REMEDIES, Verdict, phase_words, since_start
 from distmon.core.joined import gain_without_input, gain_without_transfer, joined
 from distmon.core.loss_verdicts import loss
@@ -37,12 +38,13 @@ def verdicts(state: SessionState) -> list[Verdict]:
     others = [*(v for v in of_nodes if v not in held), clock_skew(state)]
     if generation is None or all(r.totals.steps < RECENT for r in generation.ranks.values()):
         return [v for v in (*grave, *others) if v]
+    slow = slow_network(state, generation)
     found = [
         *grave,
         *straggler_verdicts(state, generation),
-        slow_network(state, generation),
+        slow,
         _input_bound(state, generation),
-        _communication_bound(state, generation),
+        None if slow and generation.arrivals.usual_transfer < BOUND_ON else _communication_bound(state, generation),
         *others,
         _wall_dominated(state, generation),
     ]

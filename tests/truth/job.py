@@ -2,7 +2,8 @@
 
     job.py CAUSE RANK DELAY_S FROM_STEP TO_STEP STEPS LOG_DIR
 
-A step is 100 ms, most of it sleep, so that several ranks fit on two cores.
+A step is 100 ms, most of it sleep, so that several ranks fit on two cores. For `cpu_hog`, a quarter of it is work, and the rank
+has the first core to itself until a process that only spins shares it.
 """
 
 import json
@@ -19,15 +20,21 @@ import torch
 from torch import Tensor, nn
 
 COMPUTE_S = 0.08
+WORK_S = 0.02
+"""Of it, where work is wanted."""
+SPIN = "while True: pass"
 
 
 def main() -> None:
     cause, rank, delay, begin, end, steps, log_dir = sys.argv[1:]
+    if cause == "cpu_hog":
+        local = int(os.environ["HOROVOD_LOCAL_RANK"])
+        os.sched_setaffinity(0, {0} if local == int(rank) else set(range(1, os.cpu_count() or 1)) or {0})
     hvd.init()
     torch.set_num_threads(1)
     mine = hvd.rank() == int(rank)
     fault = Fault(cause if mine else "healthy", float(delay), range(int(begin), int(end)), Path(log_dir))
-    model = Slow(fault)
+    model = Slow(fault, WORK_S if cause == "cpu_hog" else 0.0)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
@@ -47,6 +54,7 @@ class Fault:
         self.cause, self.delay, self.when, self.step = cause, delay, when, 0
         self.log = (log_dir / f"rank{hvd.rank()}.jsonl").open("w")
         self.wakers: list[subprocess.Popen[bytes]] = []
+        self.hog: subprocess.Popen[bytes] | None = None
         self.scratch = tempfile.TemporaryFile()  # noqa: SIM115
 
     def here(self, *causes: str) -> bool:
@@ -70,17 +78,23 @@ class Fault:
         if self.here("compute"):
             time.sleep(self.delay)
         if self.here("cpu_hog"):
-            # As a neighbour that holds the core for a while: real work, as long as the delay.
-            begun = time.thread_time()
-            while time.thread_time() - begun < self.delay:
-                pass
+            self.hog = self.hog or subprocess.Popen([sys.executable, "-S", "-c", SPIN])
+        elif self.hog is not None:
+            self.end_hog()
         if self.here("stopped"):
             waker = f"import os, time; time.sleep({self.delay}); os.kill({os.getpid()}, {signal.SIGCONT.value})"
             self.wakers.append(subprocess.Popen([sys.executable, "-S", "-c", waker]))
             os.kill(os.getpid(), signal.SIGSTOP)
 
+    def end_hog(self) -> None:
+        if self.hog is not None:
+            self.hog.kill()
+            self.hog.wait()
+            self.hog = None
+
     def close(self) -> None:
         self.log.close()
+        self.end_hog()
         for waker in self.wakers:
             waker.wait()
 
@@ -101,14 +115,17 @@ class Samples(torch.utils.data.Dataset[tuple[Tensor, int]]):
 
 
 class Slow(nn.Module):
-    """Sleeps, and then hardly computes."""
+    """Sleeps, works, and then hardly computes."""
 
-    def __init__(self, fault: Fault) -> None:
+    def __init__(self, fault: Fault, work_s: float) -> None:
         super().__init__()
-        self.fault, self.layer = fault, nn.Linear(16, 10)
+        self.fault, self.work_s, self.layer = fault, work_s, nn.Linear(16, 10)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        time.sleep(COMPUTE_S)
+        time.sleep(COMPUTE_S - self.work_s)
+        begun = time.thread_time()
+        while time.thread_time() - begun < self.work_s:
+            pass
         self.fault.on_compute()
         outputs: Tensor = self.layer(inputs)
         return outputs

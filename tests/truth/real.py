@@ -13,16 +13,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from distmon.core import measures
+from distmon.core.events import Ticked
 from distmon.core.fold import apply
 from distmon.core.state import SessionState
 from distmon.core.verdicts import Verdict, verdicts
 from distmon.replay.session_file import Notes, open_session
+from tests.truth.matrix import Named, blaming
 
 JOB = Path(__file__).with_name("job.py")
 DISTMON = Path(sys.executable).with_name("distmon")
 BEGIN, END, STEPS = 60, 220, 300
 STOP_S = 16.0
 CAUSES = ("healthy", "input", "compute", "disk", "cpu_hog", "stopped")
+OF_THE_MACHINE = ("cpu_oversubscribed", "memory_pressure")
+"""Kinds that are true of a machine that others use too."""
 PHASES = {"input": "input_wait", "disk": "input_wait", "compute": "compute", "cpu_hog": "compute"}
 
 
@@ -42,7 +46,7 @@ class RealTrial:
 
 
 def run(cause: str, ranks: int, seed: int) -> RealTrial:
-    """One job; `size` is 8 to 12 % of the step."""
+    """One job; the delay is 8 to 12 % of the step."""
     source = random.Random(f"{cause} {ranks} {seed}")
     rank, size = source.randrange(ranks), source.uniform(0.08, 0.12)
     delay, end = (STOP_S, BEGIN + 1) if cause == "stopped" else (0.1 * size, END)
@@ -58,28 +62,28 @@ def run(cause: str, ranks: int, seed: int) -> RealTrial:
 
 
 def _judged(cause: str, ranks: int, rank: int, delay: float, recording: Path, first: int | None) -> RealTrial:
-    expected = ("stall", rank, None) if cause == "stopped" else ("straggler", rank, PHASES.get(cause))
-    state, said, victims, named = SessionState(), list[Verdict](), set[int](), None
-    stalled = False
+    expected: set[Named] = {("stall", rank, None) if cause == "stopped" else ("straggler", rank, PHASES.get(cause))}
+    if cause == "healthy":
+        expected = set()
+    guilty = None if cause == "healthy" else rank
+    state, told, named = SessionState(), list[Verdict](), None
+    victims, stalls = set[int](), set[Named]()
     for event in open_session(recording).events(Notes()):
         apply(state, event)
         step = measures.steps(state)
-        if event.__class__.__name__ == "Ticked" and step < END:
-            said = verdicts(state)
-            stalled = stalled or any(v.kind == "stall" for v in said)
-            victims |= {v.rank for v in said if v.rank is not None and v.rank != rank and v.kind == "straggler"}
-            if named is None and first is not None and any((v.kind, v.rank, v.phase) == expected for v in said):
-                named = step - first
-    late = [v for v in said if v.kind == "straggler" and v.pattern != "transient"]
-    if cause == "stopped":
-        right = stalled and not victims
-    elif cause == "healthy":
-        right = not victims and not any(v.kind in ("straggler", "slow_network") for v in said)
-    else:
-        right = [(v.kind, v.rank, v.phase) for v in late] == [expected] and not victims
-    gain = next((v.gain_percent for v in late if v.rank == rank), None)
-    measured = None if cause in ("healthy", "stopped") else _measured_gain(state)
-    words = [f"{v.kind} {'' if v.rank is None else v.rank} {v.phase or ''}".strip() for v in (late or said)]
+        if not isinstance(event, Ticked) or step >= END:
+            continue
+        told = verdicts(state)
+        blamed = blaming(told)
+        stalls |= {one for one in blamed if one[0] == "stall" and one[1] is not None}
+        victims |= {who for _, who, _ in blamed if who is not None and who != guilty}
+        if named is None and first is not None and expected <= blamed:
+            named = step - first
+    said = {one for one in blaming(told) if one[0] not in OF_THE_MACHINE} | stalls
+    gain = next((v.gain_percent for v in told if (v.kind, v.rank, v.phase) in expected), None)
+    measured = _measured_gain(state) if cause in PHASES else None
+    words = [" ".join(str(part) for part in one if part is not None) for one in sorted(said, key=str)]
+    right = said == expected and not victims
     return RealTrial(cause, ranks, rank, delay, words, right, sorted(victims), named, gain, measured)
 
 
@@ -114,8 +118,8 @@ def _row(trial: RealTrial) -> str:
         str(trial.ranks),
         trial.cause,
         "–" if trial.cause == "healthy" else str(trial.rank),
-        "–" if trial.cause == "healthy" else f"{trial.delay_s * 1e3:.1f} ms",
-        ", ".join(trial.said) or "nothing",
+        "–" if trial.cause in ("healthy", "cpu_hog") else f"{trial.delay_s * 1e3:.1f} ms",
+        (", ".join(trial.said) or "nothing") + (f"; named before: {', '.join(map(str, trial.victims))}" if trial.victims else ""),
         "yes" if trial.right else "no",
         "–" if trial.named_after is None else f"{trial.named_after} steps",
         gain,
