@@ -14,15 +14,12 @@ _MEMORY_CLOCK = 2
 _NEVER = 32
 """NVML's performance state for "unknown"."""
 
-Ask = Callable[[dict[str, Any]], None]
-"""Puts the values of a call's fields into a dictionary, or raises NVMLError. Not for two threads at once."""
-
 
 class Call(NamedTuple):
-    """Fields of GpuReading, and what makes the question about them for one GPU; that may raise NVMLError too."""
+    """Fields of GpuReading, and the question about them: one value for each, or NVMLError."""
 
     fields: tuple[str, ...]
-    bind: Callable[[Nvml, Handle], Ask]
+    ask: Callable[[Nvml, Handle], tuple[Any, ...]]
 
 
 def _memory_clock(nvml: Nvml, handle: Handle) -> tuple[Any, ...]:
@@ -69,22 +66,18 @@ def _pcie(nvml: Nvml, handle: Handle) -> tuple[Any, ...]:
     return received * 1000.0, nvml.nvmlDeviceGetPcieThroughput(handle, nvml.NVML_PCIE_UTIL_TX_BYTES) * 1000.0
 
 
-def _slow(ask: Callable[[Nvml, Handle], tuple[Any, ...]], *fields: str) -> Call:
-    return Call(fields, lambda nvml, handle: lambda into: into.update(zip(fields, ask(nvml, handle), strict=True)))
-
-
-PROCESSES = _slow(_processes, "processes")
+PROCESSES = Call(("processes",), _processes)
 SLOW = (
     PROCESSES,
-    _slow(_power_limit, "power_limit_w"),
-    _slow(_memory_clock, "memory_clock_mhz"),
-    _slow(_performance_state, "performance_state"),
-    _slow(_fan, "fan_percent"),
-    _slow(_ecc_corrected, "ecc_corrected"),
-    _slow(_ecc_uncorrected, "ecc_uncorrected"),
-    _slow(_retired_pages, "retired_pages"),
-    _slow(_remapped_rows, "remapped_rows"),
-    _slow(_pcie, "pcie_received_bytes_per_s", "pcie_sent_bytes_per_s"),
+    Call(("power_limit_w",), _power_limit),
+    Call(("memory_clock_mhz",), _memory_clock),
+    Call(("performance_state",), _performance_state),
+    Call(("fan_percent",), _fan),
+    Call(("ecc_corrected",), _ecc_corrected),
+    Call(("ecc_uncorrected",), _ecc_uncorrected),
+    Call(("retired_pages",), _retired_pages),
+    Call(("remapped_rows",), _remapped_rows),
+    Call(("pcie_received_bytes_per_s", "pcie_sent_bytes_per_s"), _pcie),
 )
 """What changes slowly or takes long to ask; between samples."""
 

@@ -13,7 +13,6 @@ from distmon.agent.sensors.nvidia_calls import (
     COUNTERS,
     PROCESSES,
     SLOW,
-    Ask,
     Call,
     Handle,
     Nvml,
@@ -21,13 +20,15 @@ from distmon.agent.sensors.nvidia_calls import (
     is_lasting,
     is_loss,
 )
-from distmon.agent.sensors.nvidia_fast import FAST, bind_memory
+from distmon.agent.sensors.nvidia_fast import FAST, MEMORY, Questions
+from distmon.agent.sensors.nvidia_fast import Call as FastCall
 from distmon.agent.sensors.nvidia_gpm import FIELDS, NOT_ON_THIS_GPU, NOT_YET, Gpm, has_gpm
 
 _SLOW_EVERY_NS = 5 * 10**9
 _TRY_AGAIN_NS = 4 * 10**9
 """How often a lost GPU is looked for."""
-_MEMORY = ("memory_used_bytes", "memory_total_bytes")
+_MEMORY = MEMORY.fields
+_FAST_FIELDS = tuple(name for call in FAST for name in call.fields)
 _IN_INSTANCES = "it is split into instances, which report it themselves"
 _SHARED = "system memory, which this GPU shares"
 
@@ -43,6 +44,7 @@ class Instance:
     uuid: str
     name: str
     handle: Handle
+    memory: Questions
 
 
 @dataclass(slots=True)
@@ -69,7 +71,7 @@ class NvidiaDevice:
         self._nvml = nvml
         self._handle: Handle = handle
         self._system_memory = system_memory
-        self._asks: dict[tuple[str, ...], Ask] = {}
+        self._questions: Questions | None = None
         self._never: dict[str, str] = {}
         """Field -> why this GPU does not have it."""
         self._counts: dict[str, tuple[int, int]] = {}
@@ -123,7 +125,7 @@ class NvidiaDevice:
                     return Answer(now_ns, loss=self._loss)
                 self._tried_ns = now_ns
                 self._find_again()
-            self._ask_all(FAST, answer.values, answer.unavailable)
+            self._ask_fast(answer.values, answer.unavailable)
             answer.instances = [(instance, self._read_instance(instance)) for instance in self._instances]
         except self._nvml.NVMLError as error:
             # A GPU that was lost is lost until it answers, whatever its calls say meanwhile.
@@ -141,27 +143,45 @@ class NvidiaDevice:
         """By its UUID: another GPU may have come to its number. Raises NVMLError."""
         self._handle = self._nvml.nvmlDeviceGetHandleByUUID(self.uuid)
         self._nvml.nvmlDeviceGetUUID(self._handle)
-        self._asks.clear()
+        self._questions = None
         self._never.clear()
         self._counts.clear()
 
-    def _ask_all(self, calls: Iterable[Call], values: dict[str, Any], reasons: dict[str, str]) -> None:
-        """Fills in values, and reasons where there is none. Raises NVMLError when the GPU is gone."""
-        nvml, never, asks = self._nvml, self._never, self._asks
-        for fields, bind in calls:
-            known = never.get(fields[0])
-            if known is None:
-                try:
-                    ask = asks.get(fields) or asks.setdefault(fields, bind(nvml, self._handle))
-                    ask(values)
-                    continue
-                except nvml.NVMLError as error:
-                    if is_loss(error):
-                        raise
-                    known = in_words(error)
-                    if is_lasting(error):
-                        never.update(dict.fromkeys(fields, known))
-            reasons.update(dict.fromkeys(fields, known))
+    def _ask_fast(self, values: dict[str, Any], reasons: dict[str, str]) -> None:
+        """Fills in what every sample needs, and reasons where there is none. Raises NVMLError when the GPU is gone."""
+        never = self._never
+        if self._questions is None:
+            self._questions = Questions(self._nvml, self._handle, [call for call in FAST if call.fields[0] not in never])
+        lasting: list[FastCall] = []
+        for call, code, numbers in self._questions.ask():
+            if not code:
+                values.update(zip(call.fields, call.values(*numbers), strict=True))
+            elif self._refused(call.fields, self._nvml.NVMLError(code), reasons):
+                lasting.append(call)
+        if lasting:
+            self._questions.leave_out(lasting)
+        reasons.update((name, never[name]) for name in _FAST_FIELDS if name in never)
+
+    def _ask_slow(self, calls: Iterable[Call], values: dict[str, Any], reasons: dict[str, str]) -> None:
+        """The same of the calls between samples."""
+        for fields, ask in calls:
+            if known := self._never.get(fields[0]):
+                reasons.update(dict.fromkeys(fields, known))
+                continue
+            try:
+                values.update(zip(fields, ask(self._nvml, self._handle), strict=True))
+            except self._nvml.NVMLError as error:
+                self._refused(fields, error, reasons)
+
+    def _refused(self, fields: tuple[str, ...], error: Any, reasons: dict[str, str]) -> bool:
+        """Notes why there are no values; whether that lasts. Raises the error when the GPU is gone."""
+        if is_loss(error):
+            raise error
+        known = dict.fromkeys(fields, in_words(error))
+        reasons.update(known)
+        if is_lasting(error):
+            self._never.update(known)
+        return is_lasting(error)
 
     def _read_counters(self, now_ns: int, values: dict[str, Any], reasons: dict[str, str]) -> None:
         """Rates of the bus and the links."""
@@ -203,12 +223,16 @@ class NvidiaDevice:
 
     def _read_instance(self, instance: Instance) -> dict[str, Any]:
         values: dict[str, Any] = {}
-        for _, bind in (Call(_MEMORY, bind_memory), PROCESSES):
-            try:
-                bind(self._nvml, instance.handle)(values)
-            except self._nvml.NVMLError as error:
-                if is_loss(error):
-                    raise
+        for call, code, numbers in instance.memory.ask():
+            if not code:
+                values.update(zip(call.fields, call.values(*numbers), strict=True))
+            elif is_loss(error := self._nvml.NVMLError(code)):
+                raise error
+        try:
+            values.update(zip(PROCESSES.fields, PROCESSES.ask(self._nvml, instance.handle), strict=True))
+        except self._nvml.NVMLError as error:
+            if is_loss(error):
+                raise
         return values | self._activity.get(instance.number, {})
 
     def read_slow(self, now_ns: int) -> None:
@@ -217,7 +241,7 @@ class NvidiaDevice:
         reasons: dict[str, str] = {}
         try:
             self._read_counters(now_ns, values, reasons)
-            self._ask_all([call for call in SLOW if not values.keys() >= set(call.fields)], values, reasons)
+            self._ask_slow([call for call in SLOW if not values.keys() >= set(call.fields)], values, reasons)
             self._instances = self._find_instances()
             self._read_activity(values, reasons)
         except self._nvml.NVMLError:
@@ -266,7 +290,8 @@ class NvidiaDevice:
             except nvml.NVMLError_NotFound:
                 continue
             number = nvml.nvmlDeviceGetGpuInstanceId(handle)
-            found.append(Instance(number, nvml.nvmlDeviceGetUUID(handle), nvml.nvmlDeviceGetName(handle), handle))
+            uuid, name = nvml.nvmlDeviceGetUUID(handle), nvml.nvmlDeviceGetName(handle)
+            found.append(Instance(number, uuid, name, handle, Questions(nvml, handle, (MEMORY,))))
         return found
 
     # --- Xid: the driver's error messages ---

@@ -1,16 +1,24 @@
-"""What every sample asks of an NVIDIA GPU: NVML's C functions through the binding, each with its arguments made once for a GPU.
+"""What every sample asks of an NVIDIA GPU: NVML's C functions by their addresses, with arguments made once for a GPU.
 
 The binding's own wrappers make structs and look functions up anew at each call, which costs several times the call itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import struct
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple
 
-from distmon.agent.sensors.nvidia_calls import Ask, Call, Handle, Nvml
+from distmon.agent.machine_code import native
+from distmon.agent.sensors.nvidia_calls import Handle, Nvml
 
+_FUNCTION_NOT_FOUND, _ARGUMENT_VERSION_MISMATCH = 13, 25
 _SM_CLOCK = 1
+_NO_ARGUMENT = -1
+_ANSWER_BYTES = 64
 
 THROTTLE_REASONS = (
     (0x002, "clocks set by a user"),
@@ -25,105 +33,163 @@ THROTTLE_REASONS = (
 """Bits of NVML's clock event reasons. An idle GPU (bit 1) is not slowed down."""
 
 
-def _bound(nvml: Nvml, name: str, handle: Handle, answer: Any, *arguments: object) -> Callable[[], None]:
-    """The C function `name` that fills in `answer`."""
-    function = nvml._nvmlGetFunctionPointer(name)
-    reference = nvml.byref(answer)
+class Form(NamedTuple):
+    """A C function `int name(device[, argument], answer)`, and where in its answer the numbers are."""
 
-    def call() -> None:
-        code = function(handle, *arguments, reference)
-        if code:
-            raise nvml.NVMLError(code)
+    name: str
+    layout: str
+    """As in module struct, in native order and alignment."""
+    argument: int = _NO_ARGUMENT
+    version: int = 0
+    """What the answer has to begin with."""
 
-    return call
-
-
-def _number(field: str, answer: Any, call: Callable[[], None], value: Callable[[int], object] = float) -> Ask:
-    """Puts the one number that `call` leaves in `answer` into `field`."""
-
-    def ask(into: dict[str, Any]) -> None:
-        call()
-        into[field] = value(answer.value)
-
-    return ask
+    @property
+    def numbers(self) -> int:
+        """How many its answer has."""
+        return len(struct.unpack(f"@{self.layout}", bytes(_size(self))))
 
 
-def _utilization(nvml: Nvml, handle: Handle) -> Ask:
-    rates = nvml.c_nvmlUtilization_t()
-    call = _bound(nvml, "nvmlDeviceGetUtilizationRates", handle, rates)
+class Call(NamedTuple):
+    """Fields of GpuReading, and the forms of the call for them: the first that the driver knows is used."""
 
-    def ask(into: dict[str, Any]) -> None:
-        call()
-        into["utilization_percent"] = float(rates.gpu)
-
-    return ask
+    fields: tuple[str, ...]
+    forms: tuple[Form, ...]
+    values: Callable[..., tuple[Any, ...]]
+    """Of the numbers, one for each field."""
 
 
-def bind_memory(nvml: Nvml, handle: Handle) -> Ask:
-    """As nvidia-smi counts: without what the driver keeps for itself, which the first version of the call adds to `used`."""
-    newer, older = nvml.c_nvmlMemory_v2_t(), nvml.c_nvmlMemory_t()
-    newer.version = nvml.nvmlMemory_v2
-    try:
-        memory, call = newer, _bound(nvml, "nvmlDeviceGetMemoryInfo_v2", handle, newer)
-        call()
-    except (nvml.NVMLError_FunctionNotFound, nvml.NVMLError_ArgumentVersionMismatch):
-        memory, call = older, _bound(nvml, "nvmlDeviceGetMemoryInfo", handle, older)
-
-    def ask(into: dict[str, Any]) -> None:
-        call()
-        into["memory_used_bytes"], into["memory_total_bytes"] = memory.used, memory.total
-
-    return ask
+def _decimal(number: int) -> tuple[float]:
+    return (float(number),)
 
 
-def _temperature(nvml: Nvml, handle: Handle) -> Ask:
-    celsius = nvml.c_uint()
-    try:
-        call = _bound(nvml, "nvmlDeviceGetTemperature", handle, celsius, 0)
-    except nvml.NVMLError_FunctionNotFound:  # NVIDIA will drop it with CUDA 14; the other needs a driver of 2025
-        return lambda into: into.update(temperature_c=float(nvml.nvmlDeviceGetTemperatureV(handle, 0)))
-
-    return _number("temperature_c", celsius, call)
+def _thousandth(number: int) -> tuple[float]:
+    return (number / 1000,)
 
 
-def _power(nvml: Nvml, handle: Handle) -> Ask:
-    milliwatts = nvml.c_uint()
-    call = _bound(nvml, "nvmlDeviceGetPowerUsage", handle, milliwatts)
-    return _number("power_w", milliwatts, call, lambda value: value / 1000)
+def _as_it_is(*numbers: int) -> tuple[int, ...]:
+    return numbers
 
 
-def _energy(nvml: Nvml, handle: Handle) -> Ask:
-    millijoules = nvml.c_ulonglong()
-    return _number("energy_j", millijoules, _bound(nvml, "nvmlDeviceGetTotalEnergyConsumption", handle, millijoules), int)
+@cache
+def _in_words(bits: int) -> tuple[str, ...]:
+    return tuple(words for bit, words in THROTTLE_REASONS if bits & bit)
 
 
-def _sm_clock(nvml: Nvml, handle: Handle) -> Ask:
-    megahertz = nvml.c_uint()
-    return _number("sm_clock_mhz", megahertz, _bound(nvml, "nvmlDeviceGetClockInfo", handle, megahertz, _SM_CLOCK))
+def _throttle(bits: int) -> tuple[list[str]]:
+    return ([*_in_words(bits)] if bits > 1 else [],)
 
 
-def _throttle(nvml: Nvml, handle: Handle) -> Ask:
-    reasons = nvml.c_ulonglong()
-    try:
-        call = _bound(nvml, "nvmlDeviceGetCurrentClocksEventReasons", handle, reasons)
-    except nvml.NVMLError_FunctionNotFound:  # its name before driver 535
-        call = _bound(nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", handle, reasons)
-
-    def ask(into: dict[str, Any]) -> None:
-        call()
-        bits = reasons.value
-        into["throttle"] = [words for bit, words in THROTTLE_REASONS if bits & bit] if bits > 1 else []
-
-    return ask
-
-
+_VERSION_2_OF_MEMORY, _VERSION_1_OF_TEMPERATURE = 0x2000028, 0x100000C
+MEMORY = Call(
+    ("memory_used_bytes", "memory_total_bytes"),
+    # As nvidia-smi counts: without what the driver keeps for itself, which the first version of the call adds to `used`.
+    (
+        Form("nvmlDeviceGetMemoryInfo_v2", "8xQ16xQ", version=_VERSION_2_OF_MEMORY),
+        Form("nvmlDeviceGetMemoryInfo", "Q8xQ"),
+    ),
+    lambda total, used: (used, total),
+)
 FAST = (
-    Call(("utilization_percent",), _utilization),
-    Call(("memory_used_bytes", "memory_total_bytes"), bind_memory),
-    Call(("temperature_c",), _temperature),
-    Call(("power_w",), _power),
-    Call(("energy_j",), _energy),
-    Call(("sm_clock_mhz",), _sm_clock),
-    Call(("throttle",), _throttle),
+    Call(("utilization_percent",), (Form("nvmlDeviceGetUtilizationRates", "I"),), _decimal),
+    MEMORY,
+    Call(
+        ("temperature_c",),
+        # NVIDIA will drop the first with CUDA 14; the other needs a driver of 2025.
+        (
+            Form("nvmlDeviceGetTemperature", "I", argument=0),
+            Form("nvmlDeviceGetTemperatureV", "8xi", version=_VERSION_1_OF_TEMPERATURE),
+        ),
+        _decimal,
+    ),
+    Call(("power_w",), (Form("nvmlDeviceGetPowerUsage", "I"),), _thousandth),
+    Call(("energy_j",), (Form("nvmlDeviceGetTotalEnergyConsumption", "Q"),), _as_it_is),
+    Call(("sm_clock_mhz",), (Form("nvmlDeviceGetClockInfo", "I", argument=_SM_CLOCK),), _decimal),
+    Call(
+        ("throttle",),
+        # The other is its name before driver 535.
+        (
+            Form("nvmlDeviceGetCurrentClocksEventReasons", "Q"),
+            Form("nvmlDeviceGetCurrentClocksThrottleReasons", "Q"),
+        ),
+        _throttle,
+    ),
 )
 """`energy_j` holds the counter itself, in millijoules."""
+
+
+class Answered(NamedTuple):
+    call: Call
+    code: int
+    """NVML's; 0 is success."""
+    numbers: tuple[int, ...]
+
+
+class Questions:
+    """Some calls for one GPU, bound to the functions of the library that is loaded now. Not for two threads at once."""
+
+    def __init__(self, nvml: Nvml, handle: Handle, calls: Iterable[Call]) -> None:
+        self._nvml = nvml
+        self._handle = _address(nvml, handle)
+        self._bind([(call, 0) for call in calls])
+
+    def ask(self) -> list[Answered]:
+        """All calls, one after another."""
+        numbers = self._layout.unpack(self._ask_in_python() if native is None else native.ask_driver(self._handle, self._packed))
+        answered = [Answered(call, numbers[begin], numbers[begin + 1 : end]) for call, begin, end in self._places]
+        refused = [each.call for each in answered if each.code in (_FUNCTION_NOT_FOUND, _ARGUMENT_VERSION_MISMATCH)]
+        if any(call in refused and place + 1 < len(call.forms) for call, place, _ in self._bound):
+            self._bind([(call, place + (call in refused)) for call, place, _ in self._bound])
+            return self.ask()
+        return [*answered, *self._unknown] if self._unknown else answered
+
+    def leave_out(self, calls: Sequence[Call]) -> None:
+        """They are not asked any more."""
+        self._bind([(call, place) for call, place, _ in self._bound if call not in calls])
+
+    def _bind(self, calls: list[tuple[Call, int]]) -> None:
+        """Each call in the form of that place, or in the next one that the library has."""
+        self._bound: list[tuple[Call, int, Any]] = []
+        self._unknown: list[Answered] = []
+        for call, first in calls:
+            functions = ((place, self._function(call.forms[place].name)) for place in range(first, len(call.forms)))
+            place, function = next((found for found in functions if found[1] is not None), (0, None))
+            if function is None:
+                self._unknown.append(Answered(call, _FUNCTION_NOT_FOUND, ()))
+            else:
+                self._bound.append((call, place, function))
+        forms = [call.forms[place] for call, place, _ in self._bound]
+        pairs = zip(self._bound, forms, strict=True)
+        addresses = ((_address(self._nvml, function), form) for (_, _, function), form in pairs)
+        self._packed = b"".join(_QUESTION.pack(address, form.argument, form.version) for address, form in addresses)
+        self._layout = struct.Struct("@" + "".join(f"q{form.layout}{_ANSWER_BYTES - _size(form)}x" for form in forms))
+        begins = [0, *accumulate(1 + form.numbers for form in forms)]
+        self._places = [(bound[0], *place) for bound, place in zip(self._bound, pairwise(begins), strict=True)]
+
+    def _ask_in_python(self) -> bytes:
+        """As native.ask_driver does it."""
+        answers: list[bytes] = []
+        for call, place, function in self._bound:
+            form = call.forms[place]
+            answer = self._nvml.create_string_buffer(form.version.to_bytes(4, sys.byteorder), _ANSWER_BYTES)
+            arguments = () if form.argument == _NO_ARGUMENT else (form.argument,)
+            code = function(self._nvml.c_void_p(self._handle), *arguments, self._nvml.byref(answer))
+            answers.append(struct.pack("@q", code) + answer.raw)
+        return b"".join(answers)
+
+    def _function(self, name: str) -> Any:
+        """None where the library lacks it."""
+        try:
+            return self._nvml._nvmlGetFunctionPointer(name)
+        except self._nvml.NVMLError:
+            return None
+
+
+_QUESTION = struct.Struct("@qiI")
+
+
+def _size(form: Form) -> int:
+    return struct.calcsize(f"@{form.layout}")
+
+
+def _address(nvml: Nvml, pointer: Any) -> int:
+    return nvml.cast(pointer, nvml.c_void_p).value or 0

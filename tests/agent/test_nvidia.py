@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from distmon.agent.sensors import nvidia_library
+from distmon.agent.sensors import nvidia_fast, nvidia_library
 from distmon.agent.sensors.base import Reading, Roots
 from distmon.agent.sensors.nvidia import NvidiaSensor
 from distmon.core.events import AnyEvent, GpuProcess, GpuReading, NodeJoined, NodeSampled, NoticeGiven
@@ -155,6 +156,21 @@ def test_values_of_a_gpu_and_what_it_does_not_have(scenario: Scenario, play: Pla
     assert gpu.ecc_corrected is None
     assert gpu.age_s["power_limit_w"] == 1.0
     assert "power_w" not in gpu.age_s
+
+
+def test_without_machine_code_the_values_are_the_same(scenario: Scenario, play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario.add_gpu(0)
+    scenario.answer(0, "reasons", 0x24, tick=0)
+    scenario.answer(0, "energy_mj", error="NotSupported")
+    scenario.answer(0, "power_mw", error="Unknown")
+    player = play(scenario)
+    player.gpus()
+    (found,) = player.gpus()
+    assert found.throttle == ["power cap", "hot (driver)"] and found.unavailable["power_w"]
+    with monkeypatch.context() as patched:
+        patched.setattr(nvidia_fast, "native", None)
+        (expected,) = player.gpus()
+    assert msgspec.structs.replace(found, age_s={}) == msgspec.structs.replace(expected, age_s={})
 
 
 def test_what_a_gpu_does_not_support_is_asked_once(scenario: Scenario, play: Play, stub: ctypes.CDLL) -> None:
