@@ -260,6 +260,46 @@ static PyObject *process_counts(PyObject *module, PyObject *descriptors) {
     return read_each(descriptors, parse_process);
 }
 
+/* ---- Steps of several workers -------------------------------------------------------------------------------------- */
+
+/* Of (numbers, steps, later) of each worker: all their columns, with the starts, which are the last one, that much later. */
+static PyObject *join_steps(PyObject *module, PyObject *rows) {
+    (void)module;
+    if (!PyList_Check(rows)) {
+        PyErr_SetString(PyExc_TypeError, "not a list of rows");
+        return NULL;
+    }
+    Py_ssize_t count = PyList_Size(rows), total = 0, size, steps;
+    const char *numbers;
+    long long later;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        if (!PyArg_ParseTuple(PyList_GetItem(rows, i), "y#nL", &numbers, &size, &steps, &later))
+            return NULL;
+        if (steps < 0 || steps > size / (Py_ssize_t)sizeof(uint32_t)) {
+            PyErr_SetString(PyExc_ValueError, "a row is shorter than its steps");
+            return NULL;
+        }
+        total += size;
+    }
+    PyObject *joined = PyBytes_FromStringAndSize(NULL, total);
+    char *at = joined == NULL ? NULL : PyBytes_AsString(joined);
+    for (Py_ssize_t i = 0; at != NULL && i < count; i++) {
+        if (!PyArg_ParseTuple(PyList_GetItem(rows, i), "y#nL", &numbers, &size, &steps, &later)) {
+            Py_DECREF(joined);
+            return NULL;
+        }
+        memcpy(at, numbers, (size_t)size);
+        at += size;
+        for (char *start = at - steps * (Py_ssize_t)sizeof(uint32_t); start < at; start += sizeof(uint32_t)) {
+            uint32_t number;
+            memcpy(&number, start, sizeof number);
+            number += (uint32_t)later;
+            memcpy(start, &number, sizeof number);
+        }
+    }
+    return joined;
+}
+
 /* ---- A driver's functions ------------------------------------------------------------------------------------------ */
 
 /* As nvidia_fast.py packs it: `int function(handle[, argument], answer)`, for an answer that begins with `version`. */
@@ -312,6 +352,7 @@ static PyMethodDef functions[] = {
     {"interface_counts", interface_counts, METH_VARARGS, "Of /proc/net/dev: interface -> bytes received and sent."},
     {"whole_numbers", whole_numbers, METH_O, "The number that each of the open files holds."},
     {"process_counts", process_counts, METH_O, "Of each of the open /proc/PID/stat: clock ticks, threads, pages of memory."},
+    {"join_steps", join_steps, METH_O, "The columns of workers as one; see step_rows.py."},
     {"ask_driver", ask_driver, METH_VARARGS, "Calls C functions one after another, without Python's lock; their codes and answers."},
     {NULL, NULL, 0, NULL},
 };

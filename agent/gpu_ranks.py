@@ -32,6 +32,11 @@ class _Found(NamedTuple):
     rank_of_pid: dict[int, int]
 
 
+class _Shown(NamedTuple):
+    ranks: list[int]
+    note: str
+
+
 class GpuRanks:
     """Told about the ranks by whoever knows them."""
 
@@ -42,7 +47,9 @@ class GpuRanks:
         self._own_pids: dict[int, int | None] = {}
         """The driver's pid -> the pid that the process has in its own namespace."""
         self._key: object = None
-        self._found = _Found({}, {}, {})
+        self._shown: list[_Shown] = []
+        """On each GPU, in their order, at the last time that it was thought about."""
+        self._rank_of_pid: dict[int, int] = {}
 
     def watch(self, worker: str, user: GpuUser) -> None:
         """This worker has this rank from now on."""
@@ -60,8 +67,11 @@ class GpuRanks:
             return gpus
         key = [(gpu.uuid, gpu.index, gpu.instance, [process.pid for process in gpu.processes]) for gpu in gpus]
         if key != self._key:
-            self._found, self._key = self._find(gpus), key
-        return [_with_ranks(gpu, self._found) for gpu in gpus]
+            found, self._key = self._find(gpus), key
+            self._rank_of_pid = found.rank_of_pid
+            places = [Place(gpu.index, gpu.instance) for gpu in gpus]
+            self._shown = [_Shown(sorted(set(found.ranks.get(place, ()))), found.notes.get(place, "")) for place in places]
+        return [_with_ranks(gpu, shown, self._rank_of_pid) for gpu, shown in zip(gpus, self._shown, strict=True)]
 
     def _find(self, gpus: list[GpuReading]) -> _Found:
         listed = self._listed(gpus)
@@ -120,15 +130,13 @@ def _devices(gpus: Sequence[GpuReading]) -> list[Device]:
     return [Device(gpu.index, gpu.uuid, gpu.name, instances.get(gpu.index)) for gpu in gpus if gpu.instance is None]
 
 
-def _with_ranks(gpu: GpuReading, found: _Found) -> GpuReading:
-    place = Place(gpu.index, gpu.instance)
-    note = found.notes.get(place)
-    return msgspec.structs.replace(
-        gpu,
-        ranks=sorted(set(found.ranks.get(place, ()))),
-        notes={**gpu.notes, "ranks": note} if note else gpu.notes,
-        processes=[msgspec.structs.replace(process, rank=found.rank_of_pid.get(process.pid)) for process in gpu.processes],
-    )
+def _with_ranks(gpu: GpuReading, shown: _Shown, rank_of_pid: Mapping[int, int]) -> GpuReading:
+    notes = {**gpu.notes, "ranks": shown.note} if shown.note else gpu.notes
+    replace = msgspec.structs.replace
+    if not gpu.processes:
+        return replace(gpu, ranks=shown.ranks, notes=notes)
+    processes = [replace(process, rank=rank_of_pid.get(process.pid)) for process in gpu.processes]
+    return replace(gpu, ranks=shown.ranks, notes=notes, processes=processes)
 
 
 def _link(path: os.PathLike[str]) -> str:

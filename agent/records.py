@@ -19,7 +19,6 @@ from distmon.agent.step_rows import (
     consecutive,
     joined_tables,
     more_than_one,
-    numbers_of,
     seen,
     steps_of,
 )
@@ -169,6 +168,8 @@ class Worker:
     def flush_rows(self) -> list[StepsRecorded | Row]:
         """The same, as rows where they came as tables."""
         batches, self._steps = self._steps, []
+        if len(batches) == 1 and isinstance(batches[0], Table):
+            return [self._row(batches[0])]
         tables = [batch for batch in batches if isinstance(batch, Table)]
         if len(tables) == len(batches):
             return [self._row(table) for table in joined_tables(tables, MOST_STEPS_PER_EVENT)]
@@ -303,17 +304,18 @@ class Worker:
 
     def _row(self, table: Table) -> Row:
         return Row(
-            at=self._clock.at(table.end_ns),
-            node=self.node,
-            worker=self.worker,
-            rank=self._rank,
-            generation=table.generation,
-            first_step=table.first_step,
-            origin=self._clock.at(table.start_ns),
-            epoch=None if table.epoch == UNKNOWN_EPOCH else table.epoch,
-            columns=columns_of(table.columns),
-            steps=table.steps,
-            numbers=numbers_of(table),
+            self._clock.at(table.end_ns),
+            self.node,
+            self.worker,
+            self._rank,
+            table.generation,
+            table.first_step,
+            self._clock.at(table.start_ns),
+            table.end_ns - table.start_ns,
+            None if table.epoch == UNKNOWN_EPOCH else table.epoch,
+            columns_of(table.columns),
+            table.steps,
+            table.numbers,
         )
 
     def _columns(self, steps: Steps) -> StepsRecorded:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -42,7 +41,8 @@ class StackWatch:
         """`path` is the worker's own PATH."""
         self._path = ring.with_suffix(SUFFIX)
         self._pid, self._start_ticks = header.pid, header.start_ticks
-        self._durations: deque[int] = deque(maxlen=USUAL_STEPS)
+        self._durations: Sequence[int] = ()
+        """Of the last steps, USUAL_STEPS at most."""
         self._last_step: float | None = None
         self._asked_at: float | None = None
         self._askings = 0
@@ -62,9 +62,11 @@ class StackWatch:
 
     def steps_came(self, durations_ns: Sequence[int], now: float) -> None:
         """The latest steps, as they are read from the ring."""
-        self._durations.extend(durations_ns[-USUAL_STEPS:])
+        enough = len(durations_ns) >= USUAL_STEPS
+        self._durations = (durations_ns if enough else [*self._durations, *durations_ns])[-USUAL_STEPS:]
         self._last_step, self._asked_at, self._askings, self._next = now, None, 0, 0.0
-        self.close()
+        if self._spy is not None:
+            self.close()
 
     def look(self, now: float) -> list[ThreadStack]:
         """Asks when it is time to; gives the answer once it is there, the main thread first."""

@@ -8,6 +8,7 @@ from functools import cache
 from itertools import chain
 from typing import Any, NamedTuple
 
+from distmon.agent.machine_code import native
 from distmon.core.batches import batch_of
 from distmon.core.events import StepsRecorded
 from distmon.core.step_table import COLUMNS, LARGEST, UInt32s, known_columns
@@ -28,14 +29,16 @@ class Row(NamedTuple):
     generation: int
     first_step: int
     origin: float
+    length_ns: int
+    """From the first step's start to the last one's end."""
     epoch: int | None
     columns: tuple[str, ...]
     steps: int
-    numbers: UInt32s
+    numbers: bytes
 
     def event(self) -> StepsRecorded:
         """The same by itself."""
-        count, numbers = self.steps, self.numbers.tolist()
+        count, numbers = self.steps, memoryview(self.numbers).cast("I").tolist()
         columns: dict[str, Any] = {name: numbers[place * count : (place + 1) * count] for place, name in enumerate(self.columns)}
         return StepsRecorded(
             at=self.at,
@@ -63,10 +66,11 @@ def row_of(event: StepsRecorded) -> Row | None:
         event.generation,
         event.first_step,
         event.origin,
+        event.start_ns[-1] + event.duration_ns[-1],
         event.epoch,
         batch.columns,
         batch.steps,
-        batch.numbers,
+        batch.numbers.tobytes(),
     )
 
 
@@ -76,15 +80,30 @@ def columns_of(bits: int) -> tuple[str, ...]:
     return known_columns(name for place, name in enumerate(COLUMNS) if bits >> place & 1)
 
 
-def numbers_of(table: Table) -> UInt32s:
-    """Column after column."""
-    numbers = array("I")
-    numbers.frombytes(table.numbers)
-    return numbers
+def joined_numbers(rows: list[tuple[bytes, int, int]]) -> UInt32s:
+    """Of (numbers, steps, later_ns) of each worker all columns, the starts so much later: in machine code where that is built."""
+    return _array(native.join_steps(rows)) if native is not None else joined_numbers_python(rows)
+
+
+def joined_numbers_python(rows: list[tuple[bytes, int, int]]) -> UInt32s:
+    """The same in Python."""
+    joined: UInt32s = array("I")
+    for numbers, steps, later_ns in rows:
+        joined.frombytes(numbers)
+        joined[-steps:] = array("I", [start + later_ns for start in joined[-steps:]])
+    return joined
+
+
+def _array(numbers: bytes) -> UInt32s:
+    found = array("I")
+    found.frombytes(numbers)
+    return found
 
 
 def joined_tables(tables: Sequence[Table], most: int) -> list[Table]:
     """As few as can be of at most `most` steps, with the same steps in the same order."""
+    if len(tables) < 2:
+        return [*tables]
     joined = list(tables[:1])
     for table in tables[1:]:
         last = joined[-1]
@@ -98,7 +117,7 @@ def joined_tables(tables: Sequence[Table], most: int) -> list[Table]:
 
 
 def _one_after_the_other(one: Table, other: Table, later_ns: int) -> Table:
-    first, second = numbers_of(one), numbers_of(other)
+    first, second = _array(one.numbers), _array(other.numbers)
     second[-other.steps :] = array("I", [start + later_ns for start in second[-other.steps :]])
     places = range(len(first) // one.steps)
     numbers = array("I")
@@ -111,7 +130,7 @@ def _one_after_the_other(one: Table, other: Table, later_ns: int) -> Table:
 def steps_of(table: Table) -> Steps:
     """The same as columns of integers."""
     count = table.steps
-    numbers = iter(numbers_of(table))
+    numbers = iter(_array(table.numbers))
     found = {name: [next(numbers) for _ in range(count)] for name in columns_of(table.columns)}
     unseen = [UNSEEN] * count
     return Steps(

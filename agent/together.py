@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
-from distmon.agent.step_rows import Row, row_of
+from distmon.agent.step_rows import Row, joined_numbers, row_of
 from distmon.core.events import NodeStepsRecorded, StepsRecorded
-from distmon.core.step_table import LARGEST, MOST_STEPS, StepTable, UInt32s
+from distmon.core.step_table import LARGEST, MOST_STEPS, StepTable
 
 
 def together(by_worker: Sequence[Sequence[StepsRecorded | Row]]) -> Iterator[StepsRecorded | NodeStepsRecorded]:
@@ -36,7 +35,8 @@ def together(by_worker: Sequence[Sequence[StepsRecorded | Row]]) -> Iterator[Ste
 
 def _near(one: Row, other: Row) -> bool:
     """Whether nanoseconds from one's origin, and a second before it, reach all of the other."""
-    return other.origin - one.origin >= -1 and other.origin - one.origin + other.numbers[-1] / 1e9 < LARGEST / 1e9 - 1.1
+    later_s = other.origin - one.origin
+    return later_s >= -1 and later_s + other.length_ns / 1e9 < LARGEST / 1e9 - 1.1
 
 
 def _joined(group: list[Row]) -> StepsRecorded | NodeStepsRecorded:
@@ -44,11 +44,7 @@ def _joined(group: list[Row]) -> StepsRecorded | NodeStepsRecorded:
     if len(group) == 1:
         return first.event()
     origin = min(row.origin for row in group)
-    numbers: UInt32s = array("I")
-    for row in group:
-        later_ns = round((row.origin - origin) * 1e9)
-        numbers += row.numbers[: -row.steps]
-        numbers.extend([start + later_ns for start in row.numbers[-row.steps :]])
+    numbers = joined_numbers([(row.numbers, row.steps, round((row.origin - origin) * 1e9)) for row in group])
     return NodeStepsRecorded(
         at=max(row.at for row in group),
         node=first.node,

@@ -239,8 +239,10 @@ def _readings(row: _Row, condition: _Condition, fresh: Answer | None, now_ns: in
         return [GpuReading(**who, state=condition.state, unavailable={"all": reason})]
     values = last.slow_values | last.values
     values["energy_j"] = _energy_j(row, fresh)
-    in_instances = {pid for _, of in last.instances for pid, _ in of.get("processes", ())}
-    values["processes"] = _processes(pair for pair in values.get("processes", ()) if pair[0] not in in_instances)
+    if last.instances:
+        in_instances = {pid for _, of in last.instances for pid, _ in of.get("processes", ())}
+        values["processes"] = [pair for pair in values.get("processes", ()) if pair[0] not in in_instances]
+    values["processes"] = _processes(values.get("processes", ()))
     whole = GpuReading(
         index=row.index,
         uuid=row.uuid,
@@ -257,10 +259,12 @@ def _readings(row: _Row, condition: _Condition, fresh: Answer | None, now_ns: in
 def _doubts(values: dict[str, Any], energy_mj: int | None) -> dict[str, str]:
     """Values that are known to mislead; `energy_mj` counts from when the driver was loaded."""
     notes: dict[str, str] = {}
-    if values.get("utilization_percent") == 100 and values.get("sm_active_percent") == 0:
+    if not values.get("utilization_percent"):
+        return notes
+    if values["utilization_percent"] == 100 and values.get("sm_active_percent") == 0:
         notes["sm_active_percent"] = "doubtful: kernels run all the time, and counters can stick at 0 after an Xid"
     power_w = values.get("power_w")
-    if power_w and energy_mj is not None and energy_mj < 1000 * power_w * _SETTLING_S and values.get("utilization_percent"):
+    if power_w and energy_mj is not None and energy_mj < 1000 * power_w * _SETTLING_S:
         notes["utilization_percent"] = "the driver was loaded seconds ago, and its check of the memory counts as use"
     return notes
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distmon.agent.records import Worker
-from distmon.agent.step_rows import MOST_STEPS_PER_EVENT, Row
+from distmon.agent.step_rows import MOST_STEPS_PER_EVENT, Row, joined_numbers, joined_numbers_python
 from distmon.core.events import AnyEvent, StepsRecorded
 from distmon.core.step_table import COLUMNS
 from distmon.probe import ring
@@ -102,9 +103,15 @@ def test_usual_steps_of_many_reads_are_one_row(tmp_path: Path) -> None:
     assert isinstance(row, Row)
     expected = [number * MS for number in range(12)]
     assert row.columns == ("duration_ns", "compute_ns", "exposed_communication_ns", "optimizer_ns", "samples", "start_ns")
-    assert row.numbers.tolist() == [*[MS] * 12, *[1] * 12, *[2] * 12, *[3] * 12, *[32] * 12, *expected]
+    assert memoryview(row.numbers).cast("I").tolist() == [*[MS] * 12, *[1] * 12, *[2] * 12, *[3] * 12, *[32] * 12, *expected]
     nothing = reader.read_table(MOST_STEPS_PER_EVENT)
     assert nothing is not None and nothing.steps == 0
+
+
+@given(st.lists(st.tuples(st.integers(1, 4), st.integers(1, 8), st.integers(0, 2**31)), min_size=1, max_size=5))
+def test_workers_are_joined_in_machine_code_as_in_python(sizes: list[tuple[int, int, int]]) -> None:
+    rows = [(array("I", range(7, 7 + steps * columns)).tobytes(), steps, later) for steps, columns, later in sizes]
+    assert joined_numbers(rows) == joined_numbers_python(rows)
 
 
 def test_what_a_table_cannot_hold_is_left_to_the_long_way(tmp_path: Path) -> None:
