@@ -10,6 +10,7 @@ from distmon.core.batches import PHASES
 from distmon.core.measures import elapsed, steps_set_aside
 from distmon.core.state import SessionState
 from distmon.core.steps import Generation, RankSteps
+from distmon.core.wall import broadcast_between_steps_s
 
 
 @dataclass(slots=True, frozen=True)
@@ -64,6 +65,7 @@ def _of_rank(state: SessionState, number: int, generations: list[Generation], be
             parts["absent"] += gap
         for name, seconds in _of_steps(generation, made).items():
             parts[name] += seconds
+        parts["initialisation"] += broadcast_between_steps_s(state, made)
         until = made.last_end
     spans = known.span_totals if known else {}
     for span in ("evaluation", "checkpoint"):

@@ -316,6 +316,8 @@ def _span_recorded(state: SessionState, event: ev.SpanRecorded) -> None:
     rank.span_totals[event.span] = rank.span_totals.get(event.span, 0.0) + event.duration_s
     if event.span in ("evaluation", "checkpoint"):
         rank.last_span_end = max(rank.last_span_end, ended)
+    elif event.span == "sync":
+        rank.broadcasts.append((event.started, ended))
     state.spans.append(Span(event.span, event.rank, event.started, event.duration_s, event.name))
     if event.rank == 0 and event.span in ("evaluation", "checkpoint"):
         text = f"{event.span} {event.name} took {event.duration_s:.2f} s".replace("  ", " ")

@@ -79,6 +79,8 @@ class RankState:
     """End of its last evaluation or checkpoint."""
     told_until: dict[str, float] = field(default_factory=dict)
     """End of the last span of each kind: what ends no later was told before."""
+    broadcasts: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=SPANS))
+    """(begin, end) of each broadcast of weights or state."""
 
 
 @dataclass(slots=True)

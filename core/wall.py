@@ -13,13 +13,19 @@ from distmon.core.steps import Generation, RankSteps
 
 @dataclass(slots=True, frozen=True)
 class WallSplit:
-    """Seconds. `unexplained` is signed: what the other parts leave of the duration. None: not to be told from its neighbour."""
+    """Seconds. `unexplained` is signed: what the other parts leave of the duration. None: not to be told from its neighbour.
+
+    Warm-up is that of the generations of which it is known; that of the others is within `steady`.
+    """
 
     launch: float | None
     """From the command to the first worker's process."""
     rendezvous: float | None
     initialisation: float | None
-    """From a worker's process to its first step, less the rendezvous: imports, data, broadcast of the weights."""
+    """From a worker's process to its first step, less the rendezvous: imports, data, broadcast of the weights.
+
+    Keras broadcasts them after its first step: that counts here too.
+    """
     warmup: float | None
     steady: float | None
     evaluation: float | None
@@ -50,8 +56,27 @@ def wall_split(state: SessionState) -> WallSplit | None:
     worker = state.job.first_worker_at
     starting = _starting(state, begun, begun + duration, worker, first_step)
     training = _training(state, begun + duration, generations, leads)
-    known = math.fsum(v for v in (*starting, *training) if v is not None)
-    return WallSplit(*starting, *training, unexplained=duration - known)
+    launch, rendezvous, initialisation = starting
+    if initialisation is not None:
+        initialisation += math.fsum(broadcast_between_steps_s(state, lead) for lead in leads)
+    known = math.fsum(v for v in (launch, rendezvous, initialisation, *training) if v is not None)
+    return WallSplit(launch, rendezvous, initialisation, *training, unexplained=duration - known)
+
+
+def broadcast_between_steps_s(state: SessionState, made: RankSteps) -> float:
+    """Seconds in which a rank broadcast weights after its first step of a generation, and before its last one ended.
+
+    Such time is cut out of the steps. One broadcast may lie within another.
+    """
+    known = state.ranks.get(made.rank)
+    if known is None or made.first_start is None or made.last_end is None:
+        return 0.0
+    total, until = 0.0, made.first_start
+    for begun, ended in sorted(known.broadcasts):
+        if made.first_start <= begun and ended <= made.last_end and ended > until:
+            total += ended - max(begun, until)
+            until = ended
+    return total
 
 
 def _starting(
@@ -88,9 +113,10 @@ def _training(
     rank = state.ranks.get(leads[-1].rank)
     spans = rank.span_totals if rank else {}
     busy_until = max(last or 0.0, rank.last_span_end if rank else 0.0)
-    unknown = any(warmup(g).steps is None for g in generations)
+    unknown = all(warmup(g).steps is None for g in generations)
     known = len(generations) == 1 or bool(state.elastic.rounds)
-    redone = min(undone_of(state, {g.number: lead for g, lead in zip(generations, leads, strict=True)}), steady)
+    undone = undone_of(state, {g.number: lead for g, lead in zip(generations, leads, strict=True)}) if known else 0.0
+    redone = min(undone, steady)
     return (
         None if unknown else warm,
         steady - redone,

@@ -11,6 +11,7 @@ from distmon.core.fold import apply
 from distmon.core.state import SessionState
 from distmon.core.synthetic import Script, session
 from distmon.core.synthetic_faults import Trial, second_by_second
+from distmon.core.wall import wall_split
 from distmon.replay.paths import demo_session
 from distmon.replay.session_file import load_state
 
@@ -65,3 +66,49 @@ def test_bandwidth_is_of_the_transfer_alone() -> None:
 
 def test_one_rank_has_no_communication() -> None:
     assert communication(told(Trial("healthy", ranks=1, steps=50))) is None
+
+
+def test_a_broadcast_between_two_steps_belongs_to_initialisation() -> None:
+    state = SessionState()
+    apply(state, ev.JobStarted(at=100.0, job="j", command=["x"], np=1))
+    apply(state, ev.WorkerStarted(at=101.0, host="h", local_rank=0, rank=0, pid=1))
+    for begun, seconds in ((103.0, 1.0), (108.5, 0.5), (108.0, 1.5)):  # before the first step; one within another
+        apply(state, ev.SpanRecorded(at=110.0, node="n", worker="w", rank=0, span="sync", started=begun, duration_s=seconds))
+    for number, begun in enumerate((105.0, 110.0)):
+        step = {"first_step": number, "origin": begun, "start_ns": [0], "duration_ns": [2_500_000_000]}
+        apply(state, ev.StepsRecorded(at=begun + 2.5, node="n", worker="w", rank=0, generation=0, **step))  # type: ignore[arg-type]
+    apply(state, ev.JobEnded(at=113.0, exit_code=0))
+    wall, found = wall_split(state), books(state)
+    assert wall is not None and found is not None
+    assert wall.initialisation == pytest.approx(4.0 + 1.5)
+    assert found.parts["initialisation"] == pytest.approx(4.0 + 1.5)
+    assert wall.unexplained == pytest.approx(1.0)  # from 107.5 to 108, and from 109.5 to 110
+
+
+def test_warm_up_that_one_generation_knows_is_not_lost_where_another_does_not() -> None:
+    state = SessionState()
+    apply(state, ev.JobStarted(at=100.0, job="j", command=["x"], np=1))
+    at = 101.0
+    for generation, durations in enumerate(([3.0, 2.0, *[0.1] * 100], [0.1] * 3)):
+        starts = [sum(durations[:i]) for i in range(len(durations))]
+        apply(
+            state,
+            ev.StepsRecorded(
+                at=at + sum(durations),
+                node="n",
+                worker="w",
+                rank=0,
+                generation=generation,
+                first_step=0,
+                origin=at,
+                start_ns=[round(s * 1e9) for s in starts],
+                duration_ns=[round(d * 1e9) for d in durations],
+            ),
+        )
+        at += sum(durations)
+    apply(state, ev.JobEnded(at=at, exit_code=0))
+    wall = wall_split(state)
+    assert wall is not None and wall.warmup is not None and wall.steady is not None
+    assert wall.warmup == pytest.approx(5.0, abs=0.11)
+    assert wall.warmup + wall.steady == pytest.approx(5.0 + 10.3)
+    assert wall.unexplained == pytest.approx(0.0, abs=1e-6)
