@@ -15,18 +15,20 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from figures import figure
 
 PROBE = Path(__file__).parents[1] / "probe"
 ROUNDS = 300
 BURST = 64
-"""Steps in a burst: short, so that both sides of a pair meet the same machine."""
-KERAS_ROUNDS = 20
-KERAS_BURST = 192
+"""Steps in a burst, which is an epoch: short, so that both sides of a pair meet the same machine."""
+KERAS_ROUNDS = 120
+KERAS_BURST = 40
 KERAS_BATCH = 64
 PACED_S = 4.0
+
+Measured = TypeVar("Measured")
 
 
 class Comparison(NamedTuple):
@@ -43,8 +45,8 @@ class Comparison(NamedTuple):
     """Bounds of the ratio that hold its median with 95 % confidence, whatever the distribution."""
 
 
-def compare(measured: Callable[[], float], plain: Callable[[], float], rounds: int) -> Comparison:
-    """Run both in turns, the order changing from round to round, and compare the pairs. The first round warms up."""
+def compare(measured: Callable[[], Measured], plain: Callable[[], Measured], rounds: int) -> list[tuple[Measured, Measured]]:
+    """Run both in turns, the order changing from round to round; pairs of (with, without). The first round warms up."""
     pairs = []
     for index in range(rounds + 1):
         if index % 2:
@@ -52,7 +54,7 @@ def compare(measured: Callable[[], float], plain: Callable[[], float], rounds: i
         else:
             without, with_probe = plain(), measured()
         pairs.append((with_probe, without))
-    return compared(pairs[1:])
+    return pairs[1:]
 
 
 def compared(pairs: list[tuple[float, float]]) -> Comparison:
@@ -121,14 +123,18 @@ def torch_loop() -> dict[str, Any]:
         loss.backward()
         chosen.step()
 
-    def burst(chosen: Any, loader: Any, function: Any) -> float:
+    def epoch(chosen: Any, loader: Any, function: Any) -> tuple[float, float]:
+        """CPU of a step in the midst of an epoch, and of the epoch's begin and end with its first step, in microseconds."""
         torch.autograd.backward = function
+        start = time.thread_time()
         batches = iter(loader)
         step(chosen, *next(batches))
         begin = time.thread_time()
-        for batch, target in batches:
-            step(chosen, batch, target)
-        return (time.thread_time() - begin) / (BURST - 1) * 1e6
+        for _ in range(BURST - 1):
+            step(chosen, *next(batches))
+        end = time.thread_time()
+        next(batches, None)
+        return (end - begin) / (BURST - 1) * 1e6, (time.thread_time() - end + begin - start) * 1e6
 
     def paced(chosen: Any, loader: Any, function: Any) -> float:
         """CPU of everything but the step's thread, in percent of a core, at 100 steps/s."""
@@ -143,9 +149,10 @@ def torch_loop() -> dict[str, Any]:
         return (time.process_time() - time.thread_time() - others) / (time.monotonic() - begin) * 100
 
     with_probe, without = (hooked, hooked_loader, backward), (bare, bare_loader, bare_backward)
-    cost = compare(lambda: burst(*with_probe), lambda: burst(*without), ROUNDS)
+    rounds = compare(lambda: epoch(*with_probe), lambda: epoch(*without), ROUNDS)
+    steps, edges = ([(measured[part], plain[part]) for measured, plain in rounds] for part in (0, 1))
     background = statistics.median(paced(*with_probe) - paced(*without) for _ in range(4))
-    return {"cost": cost, "background": background}
+    return {"step": compared(steps), "edges": compared(edges), "background": background}
 
 
 def keras_loop() -> dict[str, Any]:
@@ -181,7 +188,7 @@ def keras_loop() -> dict[str, Any]:
         network.fit(inputs, labels, batch_size=KERAS_BATCH, epochs=1, verbose=0)
         return (time.process_time() - begin) / KERAS_BURST * 1e6
 
-    return {"cost": compare(lambda: burst(hooked, True), lambda: burst(bare, False), KERAS_ROUNDS)}
+    return {"step": compared(compare(lambda: burst(hooked, True), lambda: burst(bare, False), KERAS_ROUNDS))}
 
 
 # In the benchmark
@@ -201,12 +208,14 @@ def run(loop: str) -> dict[str, Any]:
 
 def main() -> None:
     torch = run("torch")
-    cost = Comparison(*torch["cost"])
-    how = f"median of {ROUNDS} pairs of {BURST} steps in turns, thread CPU time, on a step of {cost.plain:.0f} us"
+    cost, edges = Comparison(*torch["step"]), Comparison(*torch["edges"])
+    how = f"median of {ROUNDS} pairs of {BURST - 1} steps in turns, thread CPU time, on a step of {cost.plain:.0f} us"
     figure("probe_step_cpu_us", cost.difference, "us/step", how)
+    how = f"the same for what an epoch adds: iterator, first step and last look for a batch, {edges.plain:.0f} us without"
+    figure("probe_epoch_cpu_us", edges.difference, "us/epoch", how)
     paced = f"CPU of all other threads at 100 steps/s, with minus without, {PACED_S:.0f} s each; the probe has no thread"
     figure("probe_background_core_percent", max(0.0, torch["background"]), "% of a core", paced)
-    keras = Comparison(*run("keras")["cost"])
+    keras = Comparison(*run("keras")["step"])
     how = f"median of {KERAS_ROUNDS} pairs of {KERAS_BURST} steps in turns, process CPU time, on a step of {keras.plain:.0f} us"
     how += f"; 95 % interval {(keras.ratio_low - 1) * 100:.2f} to {(keras.ratio_high - 1) * 100:.2f} %"
     figure("probe_keras_step_percent", (keras.ratio - 1) * 100, "% of a step", how)
