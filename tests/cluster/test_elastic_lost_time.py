@@ -1,4 +1,5 @@
-"""Three hosts: one joins, one is cut off and returns. What it cost, against the harness's clock and the script's own."""
+"""Three hosts: one whose clocks are its own joins, one is cut off and returns. What it cost, against the harness's clock and the
+script's own."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from distmon.core.elastic_lanes import lanes
 from distmon.core.events import RanksAssigned, TrainingInterrupted
 from distmon.core.fold import apply
 from distmon.core.state import SessionState
+from tests.cluster import skew
 from tests.cluster.cluster import ROOT, Cluster
 from tests.cluster.jobs import ClusterJob, eventually
 from tests.elastic import truth
@@ -22,6 +24,8 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 SECONDS, STEP_S = 300, 0.02
 """Of the job where nothing ends it; of a step."""
 STEPS = 60
+AHEAD_S = 30
+"""The wall clock of the host that joins; its monotonic clock began at another moment, too."""
 LIMIT_S = 120.0
 FLAGS = "--min-np 1 --max-np 3 --network-interface eth0 --gloo-timeout-seconds 30 --blacklist-cooldown-range 2 4 --lost-after 10"
 
@@ -41,8 +45,9 @@ def job(cluster: Cluster) -> Iterator[ClusterJob]:
 
 
 def test_a_join_a_cut_and_a_return(cluster: Cluster, job: ClusterJob) -> None:
+    cluster.up("ahead", ahead_s=AHEAD_S)
     job.wait_for("samples/s", LIMIT_S)
-    cluster.join("node3")
+    cluster.join("ahead")
     job.wait_for("rendezvous 1: 3 ranks", LIMIT_S)
     _train(job, processes=3)
     cluster.cut("node2")
@@ -87,21 +92,26 @@ def _train(job: ClusterJob, processes: int) -> None:
 def _shown(job: ClusterJob, state: SessionState) -> str:
     """Both stories, to see where they part."""
     told = [f"{lane.host} {lane.end}: {lane.segments}" for lane in lanes(state)]
-    said = [f"{process.slot}: {process.notes[:3]}" for process in truth.read(job.folder / "logs")]
-    for process in truth.read(job.folder / "logs"):
+    said = [f"{process.slot}: {process.notes[:3]}" for process in _processes(job)]
+    for process in _processes(job):
         said += [f"{process.slot} {note}" for note in process.notes if note.what not in ("step", "commit")]
     return "\n".join([*told, *said, job.text()])
 
 
+def _processes(job: ClusterJob) -> list[truth.Process]:
+    """All by one clock."""
+    return truth.read(job.folder / "logs", {"ahead": skew.UPTIME_S})
+
+
 def _right(job: ClusterJob, state: SessionState, cut: float) -> dict[str, float]:
     """By the logs; the cut is the harness's, the arrivals are when the discovery first told of them."""
-    processes = truth.read(job.folder / "logs")
+    processes = _processes(job)
     first = next(event for event in job.of(TrainingInterrupted) if event.rank == 0)
     own = next(p for p in processes if p.slot == "node1:0").first(truth.CHANGE)
     assert own is not None
     offset = first.at - own
     lost = next(p for p in processes if p.slot == "node2:0")
     lost.killed, lost.silent = cut - offset, True
-    joins = [e for e in state.membership if e.change == "host_joined" and (e.host == "node3" or e.at > cut)]
+    joins = [e for e in state.membership if e.change == "host_joined" and (e.host == "ahead" or e.at > cut)]
     latest = {e.host: e.at - offset for e in joins}
     return truth.lost(processes, 3, list(latest.items()))

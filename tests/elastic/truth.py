@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,11 +49,14 @@ class Process:
         return total
 
 
-def read(folder: Path) -> list[Process]:
+def read(folder: Path, later: Mapping[str, float] | None = None) -> list[Process]:
+    """Of every process, its log. `later`: by how much a host's CLOCK_MONOTONIC is, where it is not that of the others."""
     processes = []
     for path in sorted(folder.glob("*.log")):
         lines = [json.loads(line) for line in path.read_text().splitlines()]
-        processes.append(Process(lines[0]["slot"], [Note(line["what"], line["at"]) for line in lines]))
+        slot = lines[0]["slot"]
+        own = (later or {}).get(slot.partition(":")[0], 0.0)
+        processes.append(Process(slot, [Note(line["what"], line["at"] - own) for line in lines]))
     return sorted(processes, key=lambda process: process.notes[0].at)
 
 
