@@ -82,6 +82,7 @@ class _Ring:
 
     def __init__(self, path: Path, inode: int, node: str, clock: SteadyClock) -> None:
         self.path = path
+        self.name = str(path)
         self.inode = inode
         self.begun_at = 0
         """The first record that is this agent's to publish."""
@@ -105,7 +106,7 @@ class _Ring:
     def memory(self) -> _RingMemory:
         """As long as the worker has not said its rank, nothing of it is published."""
         position = self.begun_at if self.worker.rank is None else self.reader.position
-        return _RingMemory(str(self.path), self.inode, position, self.worker.memory())
+        return _RingMemory(self.name, self.inode, position, self.worker.memory())
 
     def writer_gone(self, now: float) -> bool:
         """Whether its process has ended; looks at that about once a second, and only while the ring is silent."""
@@ -162,6 +163,12 @@ class Intake:
         fullest = 0.0
         asked = False
         for ring in list(self._rings.values()):
+            # Nearly always there are steps and nothing else, and all that is looked at otherwise is settled by them.
+            table = ring.reader.read_table(MOST_STEPS_PER_EVENT) if ring.worker.rank is not None else None
+            if table is not None and table.steps:
+                self._take_table(ring, table, now)
+                fullest = max(fullest, table.steps / ring.reader.header.capacity)
+                continue
             gone = ring.writer_gone(now)
             fullest = max(fullest, self._read(ring, now))
             asked = self._take_stacks(ring, now) or asked
@@ -222,10 +229,6 @@ class Intake:
 
     def _read(self, ring: _Ring, now: float) -> float:
         """Takes over what is new in a ring; gives how full it was, as a share."""
-        if ring.worker.rank is not None:
-            table = ring.reader.read_table(MOST_STEPS_PER_EVENT)
-            if table is not None:
-                return self._take_table(ring, table, now)
         batches = ring.reader.read_batches()
         lost = ring.reader.lost + ring.reader.torn
         if lost > ring.lost:
@@ -245,14 +248,11 @@ class Intake:
         count = sum(len(batch.step) if isinstance(batch, Steps) else 1 for batch in batches)
         return count / ring.reader.header.capacity
 
-    def _take_table(self, ring: _Ring, table: Table, now: float) -> float:
-        """The usual case."""
-        if not table.steps:
-            return 0.0
+    def _take_table(self, ring: _Ring, table: Table, now: float) -> None:
         ring.heard = now
         ring.stacks.steps_came(table.durations_ns(), now)
-        self._waiting.extend(ring.worker.take_table(table))
-        return table.steps / ring.reader.header.capacity
+        if events := ring.worker.take_table(table):
+            self._waiting.extend(events)
 
     def _take_stacks(self, ring: _Ring, now: float) -> bool:
         """Of a worker whose steps have stopped; True while it is asked."""

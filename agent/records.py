@@ -303,20 +303,13 @@ class Worker:
         return self._clock.at(time_ns) if type(time_ns) is int else self._clock.now()
 
     def _row(self, table: Table) -> Row:
-        return Row(
-            self._clock.at(table.end_ns),
-            self.node,
-            self.worker,
-            self._rank,
-            table.generation,
-            table.first_step,
-            self._clock.at(table.start_ns),
-            table.end_ns - table.start_ns,
-            None if table.epoch == UNKNOWN_EPOCH else table.epoch,
-            columns_of(table.columns),
-            table.steps,
-            table.numbers,
-        )
+        first_step, generation, epoch, start_ns, end_ns, columns, steps, numbers = table
+        at, origin = self._clock.at(end_ns), self._clock.at(start_ns)
+        known_epoch = None if epoch == UNKNOWN_EPOCH else epoch
+        who = (self.node, self.worker, -1 if self.rank is None else self.rank)
+        what = (end_ns - start_ns, known_epoch, columns_of(columns), steps, numbers)
+        row: Row = tuple.__new__(Row, (at, *who, generation, first_step, origin, *what))
+        return row
 
     def _columns(self, steps: Steps) -> StepsRecorded:
         first_ns, epoch = steps.start_ns[0], steps.epoch[0]

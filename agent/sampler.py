@@ -51,6 +51,7 @@ class Sampler:
                 continue
             reader = _Threaded if source.may_block else _Direct
             self._readers.append(reader(sensor, self.notices, source.every_s))
+        self._threaded = [reader for reader in self._readers if isinstance(reader, _Threaded)]
         self._last_ns: int | None = None
 
     def prime(self) -> None:
@@ -63,9 +64,9 @@ class Sampler:
         With `best` also for programs in whose place another source answers until they do.
         """
         deadline = time.monotonic() + within_s
-        for reader in self._readers:
+        for reader in self._threaded:
             reader.wait(deadline)
-        while best and not all(reader.settled() for reader in self._readers) and time.monotonic() < deadline:
+        while best and not all(reader.settled() for reader in self._threaded) and time.monotonic() < deadline:
             time.sleep(_SETTLE_POLL_S)
             self.sample(at=0.0)
 
@@ -74,13 +75,13 @@ class Sampler:
         now_ns = time.monotonic_ns()
         interval_s = 0.0 if self._last_ns is None else (now_ns - self._last_ns) / 1e9
         self._last_ns = now_ns
-        for reader in self._readers:
-            reader.start(now_ns)
+        for threaded in self._threaded:
+            threaded.start(now_ns)
         # Two threads at work at once would hand Python's lock to and fro: the others' answers first, then what this one reads.
         deadline = time.monotonic() + _WAIT_FOR_SLOW_S
-        for reader in self._readers:
-            reader.wait(deadline)
-        values, unavailable, age_s = _merged([reader.result() for reader in self._readers])
+        for threaded in self._threaded:
+            threaded.wait(deadline)
+        values, unavailable, age_s = _merged([reader.result(now_ns) for reader in self._readers])
         if "gpus" in values:
             values["gpus"] = self.gpus.assign(values["gpus"])
         return NodeSampled(at=at, node=self.node, interval_s=round(interval_s, 6), **values, unavailable=unavailable, age_s=age_s)
@@ -94,8 +95,8 @@ def _merged(results: list[tuple[Reading, float]]) -> tuple[dict[str, Any], dict[
     for reading, age in results:
         ages = reading.age_s or {}
         for name, value in reading.values.items():
-            values[name] = _both(name, values.get(name), value)
-            oldest = age + ages.get(name, 0.0)
+            values[name] = _both(name, values[name], value) if name in values else value
+            oldest = age + ages.get(name, 0.0) if ages else age
             if oldest and _is_value(value):
                 age_s[name] = max(round(oldest, 3), age_s.get(name, 0.0))
     reasons: dict[str, list[str]] = {}
@@ -144,26 +145,18 @@ class _Direct:
         self._sensor = sensor
         self._notices = notices
         self._turn = _Turn(every_s)
-        self._now_ns = 0
         self._read_ns = 0
         self._last = Reading({}, {})
 
-    def start(self, now_ns: int) -> None:
-        self._now_ns = now_ns
-
-    def wait(self, deadline: float) -> None:
-        """Nothing is under way."""
-
-    def settled(self) -> bool:
-        return True
-
-    def result(self) -> tuple[Reading, float]:
+    def result(self, now_ns: int) -> tuple[Reading, float]:
         """The reading and its age in seconds, 0 for one that was just taken."""
-        if self._turn.due(self._now_ns):
-            self._turn.take(self._now_ns)
-            self._last, self._read_ns = _read(self._sensor, self._now_ns), self._now_ns
-            self._notices.extend(self._last.notices)
-        return self._last, (self._now_ns - self._read_ns) / 1e9
+        if self._turn.due(now_ns):
+            self._turn.take(now_ns)
+            self._last, self._read_ns = _read(self._sensor, now_ns), now_ns
+            if self._last.notices:
+                self._notices.extend(self._last.notices)
+            return self._last, 0.0
+        return self._last, (now_ns - self._read_ns) / 1e9
 
 
 class _Threaded:
@@ -177,14 +170,13 @@ class _Threaded:
         self.settled: Callable[[], bool] = getattr(sensor, "settled", lambda: True)
         self._last: tuple[int, Reading] | None = None
         self._asked_ns = 0
-        self._now_ns = 0
         self._wanted = threading.Semaphore(0)
         self._idle = threading.Event()
         self._idle.set()
         threading.Thread(target=self._run, name=f"sensor-{sensor.fields[0]}", daemon=True).start()
 
     def start(self, now_ns: int) -> None:
-        self._now_ns = now_ns
+        """Has it read, where it is time to."""
         if not self._idle.is_set() or not self._turn.due(now_ns) or self._lacks_source(now_ns):
             return
         self._turn.take(now_ns)
@@ -201,10 +193,10 @@ class _Threaded:
         if not self._idle.is_set():
             self._idle.wait(max(0.0, deadline - time.monotonic()))
 
-    def result(self) -> tuple[Reading, float]:
+    def result(self, now_ns: int) -> tuple[Reading, float]:
         """The reading and its age in seconds, 0 for one that was just taken."""
         if self._idle.is_set() and self._last is not None:
-            return self._last[1], (self._now_ns - self._last[0]) / 1e9
+            return self._last[1], (now_ns - self._last[0]) / 1e9
         last, now_ns = self._last, time.monotonic_ns()
         if last is not None and now_ns - self._asked_ns < _OLDEST_SHOWN_S * 1e9:
             return last[1], (now_ns - last[0]) / 1e9

@@ -42,7 +42,7 @@ class StackWatch:
         self._path = ring.with_suffix(SUFFIX)
         self._pid, self._start_ticks = header.pid, header.start_ticks
         self._durations: Sequence[int] = ()
-        """Of the last steps, USUAL_STEPS at most."""
+        """Of the last steps, of which USUAL_STEPS count."""
         self._last_step: float | None = None
         self._asked_at: float | None = None
         self._askings = 0
@@ -62,8 +62,7 @@ class StackWatch:
 
     def steps_came(self, durations_ns: Sequence[int], now: float) -> None:
         """The latest steps, as they are read from the ring."""
-        enough = len(durations_ns) >= USUAL_STEPS
-        self._durations = (durations_ns if enough else [*self._durations, *durations_ns])[-USUAL_STEPS:]
+        self._durations = durations_ns if len(durations_ns) >= USUAL_STEPS else [*self._durations, *durations_ns][-USUAL_STEPS:]
         self._last_step, self._asked_at, self._askings, self._next = now, None, 0, 0.0
         if self._spy is not None:
             self.close()
@@ -80,7 +79,7 @@ class StackWatch:
             if not threads and self._asked_at is None and not self._read_from_outside():
                 self._next = now
             return threads
-        if self._last_step is not None and len(self._durations) == USUAL_STEPS and self._is_time(now - self._last_step, now):
+        if self._last_step is not None and len(self._durations) >= USUAL_STEPS and self._is_time(now - self._last_step, now):
             self.silent_s = now - self._last_step
             self._next = now + AGAIN_S[min(self._askings, len(AGAIN_S) - 1)]
             self._askings += 1
@@ -129,7 +128,7 @@ class StackWatch:
     def _is_time(self, silent_s: float, now: float) -> bool:
         if silent_s <= SILENT_S or now < self._next:
             return False
-        return silent_s > SILENT_STEPS * (median(self._durations) or 0.0) / 1e9 + SILENT_S
+        return silent_s > SILENT_STEPS * (median(self._durations[-USUAL_STEPS:]) or 0.0) / 1e9 + SILENT_S
 
     def _ask(self) -> bool:
         """Whether the signal was sent. Only to the process that made the file, which is ready for it."""

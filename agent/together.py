@@ -15,38 +15,45 @@ def together(by_worker: Sequence[Sequence[StepsRecorded | Row]]) -> Iterator[Ste
     turns: Iterator[Sequence[StepsRecorded | Row | None]] = zip_longest(*by_worker)
     for turn in turns:
         groups: dict[object, list[Row]] = {}
-        sizes: dict[object, int] = {}
         for told in turn:
             row = row_of(told) if isinstance(told, StepsRecorded) else told
-            if row is None:
-                if isinstance(told, StepsRecorded) and told.duration_ns:
-                    yield told
-                continue
-            key = row.generation, row.epoch, row.columns
-            group = groups.setdefault(key, [])
-            if group and (not _near(group[0], row) or sizes[key] + row.steps > MOST_STEPS):
-                yield _joined(group)
-                group.clear()
-            group.append(row)
-            sizes[key] = row.steps + (sizes[key] if len(group) > 1 else 0)
+            if row is not None:
+                groups.setdefault((row.generation, row.epoch, row.columns), []).append(row)
+            elif isinstance(told, StepsRecorded) and told.duration_ns:
+                yield told
         for group in groups.values():
-            yield _joined(group)
+            if _fits(group):
+                yield _joined(group)
+            else:
+                yield from map(_joined, _parts(group))
 
 
-def _near(one: Row, other: Row) -> bool:
-    """Whether nanoseconds from one's origin, and a second before it, reach all of the other."""
-    later_s = other.origin - one.origin
-    return later_s >= -1 and later_s + other.length_ns / 1e9 < LARGEST / 1e9 - 1.1
+def _fits(group: Sequence[Row]) -> bool:
+    """Whether nanoseconds from the earliest origin reach all of it."""
+    origins = [row.origin for row in group]
+    last_s = max([row.origin + row.length_ns / 1e9 for row in group])
+    return last_s - min(origins) <= LARGEST / 1e9 and sum([row.steps for row in group]) <= MOST_STEPS
+
+
+def _parts(group: Sequence[Row]) -> list[list[Row]]:
+    """As few as can be that fit, in order; one of a single row fits."""
+    parts: list[list[Row]] = []
+    for row in group:
+        if parts and _fits([*parts[-1], row]):
+            parts[-1].append(row)
+        else:
+            parts.append([row])
+    return parts
 
 
 def _joined(group: list[Row]) -> StepsRecorded | NodeStepsRecorded:
     first = group[0]
     if len(group) == 1:
         return first.event()
-    origin = min(row.origin for row in group)
+    origin = min([row.origin for row in group])
     numbers = joined_numbers([(row.numbers, row.steps, round((row.origin - origin) * 1e9)) for row in group])
     return NodeStepsRecorded(
-        at=max(row.at for row in group),
+        at=max([row.at for row in group]),
         node=first.node,
         generation=first.generation,
         epoch=first.epoch,

@@ -408,7 +408,7 @@ class RingReader:
         found = native.read_table(self._fd, HEADER_SIZE, _HEAD_AT, header.capacity, header.record_size, self._cursor, most)
         if not found:
             return None if found is None else NOTHING_NEW
-        table = Table._make(found)
+        table: Table = tuple.__new__(Table, found)
         self._cursor += table.steps
         return table
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from distmon.agent.machine_code import native
-from distmon.agent.sensors.base import KernelFile, Reading, Roots, rate
+from distmon.agent.sensors.base import KernelFile, Reading, Roots
 from distmon.core.events import NetworkRate
 
 _MOST_INTERFACES = 32
+_Counts = tuple[int, int]
+"""Bytes received and sent."""
 _RECEIVED, _SENT = 0, 8
 """Columns after the interface's name."""
 
@@ -18,38 +20,45 @@ class NetworkSensor:
         self.used_by_training: frozenset[str] = frozenset()
         """Interfaces that the ranks on this node talk over; whoever knows the ranks sets it."""
         self._file = KernelFile(roots.proc / "net" / "dev")
-        self._last: dict[str, tuple[int, int]] = {}
+        self._last: dict[str, _Counts] = {}
         self._last_ns: int | None = None
 
     def read(self, now_ns: int) -> Reading:
         last, self._last = self._last, counts_of(self._file.read())
         interval_s = 0.0 if self._last_ns is None else (now_ns - self._last_ns) / 1e9
         self._last_ns = now_ns
+        used = self.used_by_training
         # Hosts with containers have hundreds; those that never carried a byte tell nothing.
-        names = [name for name, counts in self._last.items() if any(counts) or name in self.used_by_training]
-        names.sort(key=lambda name: (name not in self.used_by_training, -sum(self._last[name]), name))
-        rates = [self._rate(name, last.get(name), interval_s) for name in names[:_MOST_INTERFACES]]
+        order = [(name not in used, -sum(pair), name) for name, pair in self._last.items() if name in used or any(pair)]
+        order.sort()
+        rates = [
+            _rates(name, last.get(name), self._last[name], interval_s, name in used) for *_, name in order[:_MOST_INTERFACES]
+        ]
         return Reading({"networks": rates}, {})
 
-    def _rate(self, name: str, before: tuple[int, int] | None, interval_s: float) -> NetworkRate:
-        received, sent = self._last[name]
-        return NetworkRate(
-            name=name,
-            received_bytes_per_s=rate(before and before[0], received, interval_s),
-            sent_bytes_per_s=rate(before and before[1], sent, interval_s),
-            used_by_training=name in self.used_by_training,
-        )
+
+def _rates(name: str, before: _Counts | None, after: _Counts, interval_s: float, used_by_training: bool) -> NetworkRate:
+    if before is None or interval_s <= 0:
+        return NetworkRate(name=name, received_bytes_per_s=None, sent_bytes_per_s=None, used_by_training=used_by_training)
+    received, sent = after[0] - before[0], after[1] - before[1]
+    return NetworkRate(
+        name=name,
+        # None after a counter was reset.
+        received_bytes_per_s=received / interval_s if received >= 0 else None,
+        sent_bytes_per_s=sent / interval_s if sent >= 0 else None,
+        used_by_training=used_by_training,
+    )
 
 
-def counts_of(text: bytes) -> dict[str, tuple[int, int]]:
+def counts_of(text: bytes) -> dict[str, _Counts]:
     """Interface -> bytes received and sent: in machine code where that was built."""
     found = native.interface_counts(text) if native is not None else None
     return counts_python(text) if found is None else found
 
 
-def counts_python(text: bytes) -> dict[str, tuple[int, int]]:
+def counts_python(text: bytes) -> dict[str, _Counts]:
     """The same in Python. Lines of another form are passed over; a name may hold a colon."""
-    counts: dict[str, tuple[int, int]] = {}
+    counts: dict[str, _Counts] = {}
     for line in text.splitlines():
         name, _, rest = line.rpartition(b":")
         columns = rest.split(None, _SENT + 1)

@@ -42,6 +42,7 @@ class ProcessSensor:
     def __init__(self, roots: Roots) -> None:
         self._roots = roots
         self._processes: dict[int, _Process] = {}
+        """By pid, in the order of their ranks."""
 
     def watch(self, pid: int, rank: int | None) -> None:
         """Reads this process from now on, under this rank."""
@@ -49,6 +50,7 @@ class ProcessSensor:
         if process is None:
             process = self._processes[pid] = _Process(self._roots, pid)
         process.rank = rank
+        self._sort()
 
     def forget(self, pid: int) -> None:
         process = self._processes.pop(pid, None)
@@ -57,8 +59,8 @@ class ProcessSensor:
 
     def first_pid(self) -> int | None:
         """Of the lowest rank on this node; None while no rank is known."""
-        ranked = [process for process in self._processes.values() if process.rank is not None]
-        return min(ranked, key=lambda process: process.rank or 0).pid if ranked else None
+        first = next(iter(self._processes.values()), None)
+        return None if first is None or first.rank is None else first.pid
 
     def read(self, now_ns: int) -> Reading:
         readings: list[ProcessReading] = []
@@ -74,8 +76,11 @@ class ProcessSensor:
                 self.forget(process.pid)
             except (OSError, ValueError) as error:
                 reasons.append(f"process {process.pid}: {why(error)}")
-        readings.sort(key=lambda item: (item.rank is None, item.rank, item.pid))
         return Reading({"processes": readings}, {"processes": "; ".join(reasons)} if reasons else {})
+
+    def _sort(self) -> None:
+        order = sorted(self._processes.values(), key=lambda process: (process.rank is None, process.rank, process.pid))
+        self._processes = {process.pid: process for process in order}
 
 
 def counts_of(line: bytes) -> tuple[int, int, int]:
