@@ -12,6 +12,8 @@ import pytest
 
 from distmon.core import events as ev
 from distmon.core.events import AnyEvent
+from distmon.core.fold import apply
+from distmon.core.state import SessionState
 from distmon.core.synthetic import Script, session
 from distmon.tui.app import DistmonApp
 from distmon.tui.bindings import COMMANDS
@@ -24,7 +26,10 @@ from distmon.tui.screens.registry import SCREENS, TABS, entry
 from distmon.tui.screens.scaling import ScalingPage
 from distmon.tui.screens.timeline import Timeline
 from distmon.tui.screens.verdicts import Verdicts
+from distmon.tui.theme import DARK
+from distmon.tui.view.facts import facts
 from distmon.tui.view.measures import RANK_MEASURES, UNIT_MEASURES
+from distmon.tui.view.timeline import change_lines
 
 if TYPE_CHECKING:
     from tests.tui.conftest import FakePlayer, Grid, OpenApp
@@ -514,3 +519,21 @@ async def test_y_copies_the_selected_row(open_app: OpenApp) -> None:
         assert "copied 1 line" in app.cockpit.note
         await pilot.press("f7", "y")
         assert app.clipboard.count("\n") > 3
+
+
+def test_the_timeline_lists_when_a_host_did_not_answer() -> None:
+    state = SessionState()
+    for event in (
+        ev.MembershipChanged(at=10.0, change="host_joined", host="node2"),
+        ev.HostReachChanged(at=26.0, host="node1", answers=False, since=20.0),
+        ev.HostReachChanged(at=32.0, host="node1", answers=True, since=20.0),
+        ev.HostReachChanged(at=46.0, host="node2", answers=False, since=40.0),
+        ev.Ticked(at=50.0),
+    ):
+        apply(state, event)
+    lines = ["".join(text for text, _ in line.pieces) for line in change_lines(facts(state), DARK, 60, 10)]
+    assert [line.strip().partition("  ")[2] for line in lines] == [
+        "node2 silent for 10 s  still",
+        "node1 silent for 12 s",
+        "host joined node2",
+    ]

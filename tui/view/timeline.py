@@ -118,10 +118,24 @@ def lost_lines(facts: Facts, palette: Palette, width: int, height: int) -> list[
 
 def change_lines(facts: Facts, palette: Palette, width: int, height: int) -> list[Line]:
     """What happened to hosts and workers, the newest first."""
-    style = palette.style
-    if not facts.state.membership:
+    state, style = facts.state, palette.style
+    changes = [(change.at, _change(change, facts.origin, palette)) for change in state.membership]
+    silences = [(past.since, past.until, past.host, "") for past in state.host_silences]
+    for node in state.nodes.values():
+        lost = [*node.silences, *([(node.lost_since, None)] if node.lost_since is not None else [])]
+        silences += [(since, until, node.host or node.node, "agent of ") for since, until in lost]
+    changes += [(since, _silence(since, until, whose + host, facts, palette)) for since, until, host, whose in silences]
+    if not changes:
         return [Line([("no host has come or gone", style("muted"))])]
-    return [_change(change, facts.origin, palette) for change in reversed(facts.state.membership)]
+    return [line for _, line in sorted(changes, key=lambda change: change[0], reverse=True)]
+
+
+def _silence(since: float, until: float | None, who: str, facts: Facts, palette: Palette) -> Line:
+    style = palette.style
+    lasted = (facts.state.now if until is None else until) - since
+    line = Line([(fit(duration(since - facts.origin), 8, "right") + "  ", style("muted"))])
+    line.add(f"{clean(who)} silent for {lasted:.0f} s", style("bad" if until is None else "warn"))
+    return line.add("  still" if until is None else "", style("muted"))
 
 
 def _change(change: MembershipChanged, origin: float, palette: Palette) -> Line:
