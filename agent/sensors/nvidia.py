@@ -97,8 +97,11 @@ class NvidiaSensor:
         for row in rows:
             condition, fresh = self._hear(row, now_ns)
             conditions.append(condition)
-            codes = [*(fresh.xids if fresh else ()), *(xid.code for xid in logged if xid.address == row.address)]
-            notices += _xid_notices(row, codes)
+            codes = [*fresh.xids] if fresh is not None else []
+            if logged:
+                codes += [xid.code for xid in logged if xid.address == row.address]
+            if codes:
+                notices += _xid_notices(row, codes)
             if self._log is not None and fresh is not None and fresh.unavailable.pop("last_xid", "") and row.last_xid is not None:
                 fresh.notes["last_xid"] = _FROM_THE_LOG
             gpus += _readings(row, condition, fresh, now_ns)
@@ -242,7 +245,8 @@ def _readings(row: _Row, condition: _Condition, fresh: Answer | None, now_ns: in
     if last.instances:
         in_instances = {pid for _, of in last.instances for pid, _ in of.get("processes", ())}
         values["processes"] = [pair for pair in values.get("processes", ()) if pair[0] not in in_instances]
-    values["processes"] = _processes(values.get("processes", ()))
+    if pairs := values.get("processes"):
+        values["processes"] = _processes(pairs)
     whole = GpuReading(
         index=row.index,
         uuid=row.uuid,
@@ -250,17 +254,15 @@ def _readings(row: _Row, condition: _Condition, fresh: Answer | None, now_ns: in
         last_xid=row.last_xid,
         **values,
         unavailable=last.unavailable,
-        notes=last.notes | _doubts(values, row.energy_mj),
+        notes=last.notes | _doubts(values, row.energy_mj) if values.get("utilization_percent") else last.notes,
         age_s=_ages(last, now_ns),
     )
-    return [whole, *(_instance_reading(row.index, instance, of, whole.age_s) for instance, of in last.instances)]
+    return [whole, *[_instance_reading(row.index, instance, of, whole.age_s) for instance, of in last.instances]]
 
 
 def _doubts(values: dict[str, Any], energy_mj: int | None) -> dict[str, str]:
     """Values that are known to mislead; `energy_mj` counts from when the driver was loaded."""
     notes: dict[str, str] = {}
-    if not values.get("utilization_percent"):
-        return notes
     if values["utilization_percent"] == 100 and values.get("sm_active_percent") == 0:
         notes["sm_active_percent"] = "doubtful: kernels run all the time, and counters can stick at 0 after an Xid"
     power_w = values.get("power_w")
