@@ -12,9 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from distmon.replay.report import model
-from distmon.replay.report.charts import Chart, session_charts
+from distmon.replay.report.charts import session_charts
 from distmon.replay.report.compare import compare
 from distmon.replay.report.compare import sections as comparison_sections
+from distmon.replay.report.drawing import Chart
 from distmon.replay.report.pictures import write_pictures
 from distmon.replay.report.render import to_markdown
 from distmon.replay.report.scaling import scaling_sections

@@ -2,40 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import altair as alt
 
 from distmon.replay.report import model
+from distmon.replay.report.account_charts import account_charts
+from distmon.replay.report.drawing import HEIGHT, PHASE_COLOURS, ROW_HEIGHT, SERIES, Chart, Spec, data, spec_of
 from distmon.replay.report.plots import Line, NodePlots, Plots, Points
 from distmon.replay.report.sections import PHASE_NAMES, step_title
 from distmon.replay.report.words import count, number
 
-Spec = dict[str, Any]
-
-HEIGHT = 200
-_ROW = 26
 _RANKS_DRAWN = 64
-PHASE_COLOURS = {
-    "input wait": "#c07a00",
-    "forward + backward": "#2f80c8",
-    "exposed communication": "#a45cc0",
-    "optimizer": "#1f9e8f",
-    "rest": "#8a94a0",
-}
-SERIES = ["#2f80c8", "#c07a00", "#1f9e8f", "#a45cc0", "#d4574e", "#5f9e3e", "#8a94a0", "#b5803f"]
-"""Hues with a contrast of 3:1 and more on a light and on a dark page."""
-
-
-@dataclass(frozen=True, slots=True)
-class Chart:
-    """One plot. `name` is fit for a file; `section` is the title of the report's section that it belongs to."""
-
-    name: str
-    title: str
-    section: str
-    spec: Spec
 
 
 def session_charts(session: model.Session, drawn: Plots) -> list[Chart]:
@@ -48,6 +26,7 @@ def session_charts(session: model.Session, drawn: Plots) -> list[Chart]:
         _wall_bar(session, "Where the time went"),
         _rank_bars(session),
         _lanes(drawn),
+        *account_charts(session),
     ]
     for place, node in enumerate(drawn.nodes, 1):
         found += _node_charts(place, node)
@@ -83,10 +62,6 @@ def _rows(lines: list[Line]) -> list[dict[str, Any]]:
     ]
 
 
-def _data(rows: list[dict[str, Any]]) -> alt.InlineData:
-    return alt.InlineData(values=rows)
-
-
 def _time_axis() -> alt.X:
     return alt.X("t:Q", title="seconds since the start", scale=alt.Scale(zero=False, nice=False))
 
@@ -94,13 +69,7 @@ def _time_axis() -> alt.X:
 def _zoomed(chart: alt.Chart, height: int = HEIGHT) -> Spec:
     """As wide as the page; drag and wheel move along the time."""
     zoom = alt.selection_interval(bind="scales", encodings=["x"], name="zoom")
-    return _spec(chart.add_params(zoom).properties(width="container", height=height))
-
-
-def _spec(chart: alt.Chart) -> Spec:
-    found: Spec = chart.to_dict()
-    found.pop("config", None)  # the page's theme brings its own
-    return found
+    return spec_of(chart.add_params(zoom).properties(width="container", height=height))
 
 
 def _line_chart(name: str, title: str, section: str, unit: str, lines: list[Line]) -> Chart | None:
@@ -110,7 +79,7 @@ def _line_chart(name: str, title: str, section: str, unit: str, lines: list[Line
     names = [line.name for line in lines]
     several = len(names) > 1
     # A line needs two points: what was measured once is shown as a dot.
-    chart = alt.Chart(_data(rows)).mark_line(strokeWidth=1.5, clip=True, point=len(rows) <= 40 * len(names))
+    chart = alt.Chart(data(rows)).mark_line(strokeWidth=1.5, clip=True, point=len(rows) <= 40 * len(names))
     values = [row["v"] for row in rows if row["v"] is not None]
     ceiling = _ceiling(values)
     pick = alt.selection_point(fields=["s"], bind="legend", name="pick")
@@ -154,7 +123,7 @@ def _phase_stack(drawn: Plots, section: str) -> Chart | None:
     values = [value * 1000 for _, value in drawn.step_s if value is not None]
     ceiling = _ceiling(values)
     scale = alt.Scale(zero=True) if ceiling is None else alt.Scale(domain=[0, ceiling])
-    chart = alt.Chart(_data(rows)).mark_area(interpolate="step", clip=True).encode(
+    chart = alt.Chart(data(rows)).mark_area(interpolate="step", clip=True).encode(
         x=_time_axis(),
         y=alt.Y("v:Q", title="ms of a mean step", stack="zero", scale=scale),
         color=_phase_colour(names),
@@ -179,13 +148,13 @@ def _wall_bar(session: model.Session, section: str) -> Chart | None:
     if not rows:
         return None
     names = [str(row["s"]) for row in rows]
-    chart = alt.Chart(_data(rows)).mark_bar().encode(
+    chart = alt.Chart(data(rows)).mark_bar().encode(
         y=alt.Y("s:N", title=None, sort=names),
         x=alt.X("v:Q", title="seconds"),
         color=alt.condition("datum.s == 'steady'", alt.value(SERIES[0]), alt.value(SERIES[1])),
         tooltip=[alt.Tooltip("s:N", title="part"), alt.Tooltip("v:Q", title="seconds", format=",.3f")],
     )
-    return Chart("wall_time", "Wall time", section, _spec(chart.properties(width="container", height=_ROW * len(rows))))
+    return Chart("wall_time", "Wall time", section, spec_of(chart.properties(width="container", height=ROW_HEIGHT * len(rows))))
 
 
 def _rank_bars(session: model.Session) -> Chart | None:
@@ -199,7 +168,7 @@ def _rank_bars(session: model.Session) -> Chart | None:
     if not rows or len(session.ranks) < 2:
         return None
     names = [label for label in PHASE_NAMES.values() if any(row["s"] == label for row in rows)]
-    chart = alt.Chart(_data(rows)).mark_bar().encode(
+    chart = alt.Chart(data(rows)).mark_bar().encode(
         y=alt.Y("r:O", title="rank"),
         x=alt.X("v:Q", title="ms of a steady step", stack="zero"),
         color=_phase_colour(names),
@@ -211,8 +180,8 @@ def _rank_bars(session: model.Session) -> Chart | None:
             alt.Tooltip("v:Q", title="ms", format=",.4~g"),
         ],
     )
-    height = max(_ROW * min(len(session.ranks), _RANKS_DRAWN) // (1 if len(session.ranks) <= 16 else 2), 2 * _ROW)
-    return Chart("ranks", "A steady step of each rank", "Ranks", _spec(chart.properties(width="container", height=height)))
+    height = max(ROW_HEIGHT * min(len(session.ranks), _RANKS_DRAWN) // (1 if len(session.ranks) <= 16 else 2), 2 * ROW_HEIGHT)
+    return Chart("ranks", "A steady step of each rank", "Ranks", spec_of(chart.properties(width="container", height=height)))
 
 
 _CAME = ("host_joined", "worker_started", "resumed")
@@ -237,11 +206,9 @@ def _lanes(drawn: Plots) -> Chart | None:
     hosts = list(dict.fromkeys(str(row["h"]) for row in [*bars, *marks] if row.get("kind") != "rendezvous"))
     layers = [_rounds([row for row in marks if row["kind"] == "rendezvous"]), _bars(bars, hosts)]
     layers += [_changes([row for row in marks if row["kind"] in kinds], hosts, *look) for kinds, *look in _MARKS]
-    found: Spec = alt.layer(*[layer for layer in layers if layer is not None]).properties(
-        width="container", height=_ROW * max(len({(row["h"], row["r"]) for row in bars}), len(hosts), 2)
-    ).to_dict()  # fmt: skip
-    found.pop("config", None)
-    return Chart("elastic", "Who trained when", "Who joined and left", found)
+    height = ROW_HEIGHT * max(len({(row["h"], row["r"]) for row in bars}), len(hosts), 2)
+    chart = alt.layer(*[layer for layer in layers if layer is not None]).properties(width="container", height=height)
+    return Chart("elastic", "Who trained when", "Who joined and left", spec_of(chart))
 
 
 def _lane_axis(hosts: list[str]) -> alt.Y:
@@ -251,7 +218,7 @@ def _lane_axis(hosts: list[str]) -> alt.Y:
 def _bars(rows: list[dict[str, Any]], hosts: list[str]) -> alt.Chart | None:
     if not rows:
         return None
-    chart: alt.Chart = alt.Chart(_data(rows)).mark_bar(cornerRadius=2)
+    chart: alt.Chart = alt.Chart(data(rows)).mark_bar(cornerRadius=2)
     encoded: alt.Chart = chart.encode(
         x=alt.X("a:Q", title="seconds since the start"),
         x2="b:Q",
@@ -280,7 +247,7 @@ def _change_tips() -> list[alt.Tooltip]:
 def _changes(rows: list[dict[str, Any]], hosts: list[str], shape: str, colour: str) -> alt.Chart | None:
     if not rows:
         return None
-    chart = alt.Chart(_data(rows)).mark_point(shape=shape, size=70, filled=True, color=colour, opacity=1)
+    chart = alt.Chart(data(rows)).mark_point(shape=shape, size=70, filled=True, color=colour, opacity=1)
     at = alt.X("a:Q", title="seconds since the start")
     encoded: alt.Chart = chart.encode(x=at, y=_lane_axis(hosts), tooltip=_change_tips())
     return encoded
@@ -289,7 +256,7 @@ def _changes(rows: list[dict[str, Any]], hosts: list[str], shape: str, colour: s
 def _rounds(rows: list[dict[str, Any]]) -> alt.Chart | None:
     if not rows:
         return None
-    chart = alt.Chart(_data(rows)).mark_rule(strokeDash=[3, 3], color=PHASE_COLOURS["rest"])
+    chart = alt.Chart(data(rows)).mark_rule(strokeDash=[3, 3], color=PHASE_COLOURS["rest"])
     encoded: alt.Chart = chart.encode(x=alt.X("a:Q", title="seconds since the start"), tooltip=_change_tips())
     return encoded
 

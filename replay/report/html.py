@@ -15,7 +15,7 @@ from html import escape
 
 import vl_convert
 
-from distmon.replay.report.charts import Chart
+from distmon.replay.report.drawing import Chart
 from distmon.replay.report.sections import Section, Table
 
 _STYLE = """

@@ -7,7 +7,7 @@ from pathlib import Path
 import vl_convert
 
 from distmon.core.errors import DistmonError, told
-from distmon.replay.report.charts import Chart, Spec
+from distmon.replay.report.drawing import Chart, Spec
 
 WIDTH = 760
 _SCALE = 2

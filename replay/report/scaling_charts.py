@@ -9,7 +9,7 @@ import altair as alt
 from distmon.core.intervals import Interval
 from distmon.core.reconcile import Reconciled
 from distmon.core.scaling import Fit
-from distmon.replay.report.charts import HEIGHT, SERIES, Chart, Spec
+from distmon.replay.report.drawing import HEIGHT, SERIES, Chart, Spec
 from distmon.replay.report.model import ScalingReport
 from distmon.replay.report.scaling import LAWS, part_name
 

@@ -16,7 +16,8 @@ from distmon.core.state import SessionState
 from distmon.core.synthetic import Script, session
 from distmon.core.timeline import Timeline
 from distmon.replay.recorder import Recorder
-from distmon.replay.report.charts import Chart, session_charts
+from distmon.replay.report.charts import session_charts
+from distmon.replay.report.drawing import Chart
 from distmon.replay.report.html import Part, to_html
 from distmon.replay.report.pictures import write_pictures
 from distmon.replay.report.plots import Plots, plots
@@ -38,7 +39,7 @@ def folded(events: list[ev.AnyEvent]) -> tuple[SessionState, Plots]:
 
 @pytest.fixture(scope="module")
 def eventful() -> list[ev.AnyEvent]:
-    events = list(session(Script(ranks=2, nodes=2, seconds=40, gpus_per_node=1)))
+    events = list(session(Script(ranks=2, nodes=2, seconds=40, gpus_per_node=1, steps_per_epoch=100)))
     at = events[0].at
     events[1:1] = [ev.NodeJoined(at=at, node="n0", host=HOSTILE)]
     hostile = ev.PowerRail(name=HOSTILE, watts=2.0, source="x")
@@ -46,7 +47,14 @@ def eventful() -> list[ev.AnyEvent]:
         ev.NodeSampled(at=at + 41, node="n0", interval_s=1.0, power=[hostile]),
         ev.MembershipChanged(at=at + 30, change="host_failed", host=HOSTILE),
     ]
-    return [e for e in events if not (isinstance(e, ev.NodeJoined) and e.host == "node-000")]
+    return [e for event in events for e in (*begun(event), event) if not (isinstance(e, ev.NodeJoined) and e.host == "node-000")]
+
+
+def begun(event: ev.AnyEvent) -> list[ev.AnyEvent]:
+    """Rank 0 says so where an epoch begins, as the probes do."""
+    if isinstance(event, ev.StepsRecorded) and event.rank == 0 and event.epoch is not None:
+        return [ev.EpochStarted(at=event.at, worker=event.worker, rank=0, epoch=event.epoch)]
+    return []
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +98,21 @@ def test_every_plot_of_a_session_is_made(charts: list[Chart]) -> None:
     names = [chart.name for chart in charts]
     assert names[:6] == ["throughput", "step_time", "phases", "wall_time", "ranks", "elastic"]
     assert {"node1_load", "node1_power", "node2_load", "node2_power"} <= set(names)
+
+
+def test_accounts_are_drawn_as_the_report_tells_them(eventful: list[ev.AnyEvent], charts: list[Chart]) -> None:
+    by_name, told = {chart.name: chart for chart in charts}, summarise(folded(eventful)[0])
+    assert told.energy is not None and told.communication is not None and told.communication.compute_s is not None
+    whole = sum(row["v"] for row in values(by_name["energy_nodes"]))
+    assert whole == pytest.approx(told.energy.energy_j, rel=1e-3)
+    parts = {row["p"]: row["v"] for row in values(by_name["communication"])}
+    assert parts["forward + backward"] == pytest.approx(1000 * told.communication.compute_s, rel=1e-3)
+    waited = parts["waiting for the last rank"] + parts["transfer"]
+    assert waited == pytest.approx(1000 * told.communication.exposed_s, rel=1e-3)
+    bars = next(iter(by_name["energy_epochs"].spec["datasets"].values()))
+    assert [row["v"] for row in bars] == pytest.approx([e.energy_j for e in told.energy.epochs], rel=1e-3)
+    held = values(by_name["findings"])
+    assert {row["k"] for row in held} == {v.kind for v in told.verdicts if v.from_s is not None}
 
 
 def values(chart: Chart) -> list[dict[str, Any]]:

@@ -79,7 +79,7 @@ def _judged(cause: str, ranks: int, rank: int, delay: float, recording: Path, fi
         victims |= {who for _, who, _ in blamed if who is not None and who != guilty}
         if named is None and first is not None and expected <= blamed:
             named = step - first
-    said = {one for one in blaming(told) if one[0] not in OF_THE_MACHINE} | stalls
+    said = {one for one in blaming(told) if one[0] not in OF_THE_MACHINE} | (stalls if cause == "stopped" else set())
     gain = next((v.gain_percent for v in told if (v.kind, v.rank, v.phase) in expected), None)
     measured = _measured_gain(state) if cause in PHASES else None
     words = [" ".join(str(part) for part in one if part is not None) for one in sorted(said, key=str)]

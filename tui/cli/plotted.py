@@ -66,7 +66,8 @@ class Pictures(NamedTuple):
 
 def write_png(folder: Path, reported: list[Reported], scaling: ScalingReport | None) -> Pictures:
     """The plots of all sessions; with several, the files' names begin with the session's number."""
-    from distmon.replay.report.charts import Chart, session_charts
+    from distmon.replay.report.charts import session_charts
+    from distmon.replay.report.drawing import Chart
     from distmon.replay.report.pictures import write_pictures
     from distmon.replay.report.scaling_charts import scaling_charts
 
