@@ -1,7 +1,7 @@
 # Each target sets up what it needs first; the first time takes minutes, after that seconds (packaging/set_up.py).
 PYTHON ?=
 ONLY ?=
-BENCHES := probe agent wire fold tui report sessions logs
+BENCHES := probe agent wire fold tui soak report sessions logs
 SYSTEM_PYTHON := $(or $(shell command -v python3.11),$(shell command -v python3),python3)
 SET_UP = $(SYSTEM_PYTHON) packaging/set_up.py
 BIN := .venv/bin

@@ -1,6 +1,7 @@
 """What the screen costs, in a terminal of its own: first paint, CPU, bytes to the terminal, and the time from key to paint.
 
-`python bench/tui.py` measures; the same file with the word `feed` is the app under test, fed by a clock from ready-made events.
+`python bench/tui.py` measures; the same file with the word `feed` is the app under test, fed by a clock from ready-made events as
+agents send them: one for the ranks of a node and one sample a second, each node at a time of its own.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import re
 import select
 import signal
 import statistics
@@ -15,23 +17,30 @@ import struct
 import sys
 import termios
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
+from typing import NamedTuple
 
 from figures import figure
 
-from distmon.core.events import AnyEvent, OutputWritten
+from distmon.agent.together import together
+from distmon.core.events import AnyEvent, OutputWritten, StepsRecorded
 from distmon.core.synthetic import Script, host_name, session
 
 ROWS, COLUMNS = 50, 200
 READY = b"samples/s"
 BEFORE_S = 10
 """Session seconds that are there when the app starts."""
-SETTLE_S, WATCH_S = 3.0, 10.0
+SETTLE_S, WATCH_S = 8.0, 15.0
+"""The first toasts are gone after so long."""
 KEYS = 120
 LOG_LINES_PER_S = 5_000
-DEADLINE_S = 120.0
+DEADLINE_S = 240.0
+FRAME_S = 0.5
+"""Of the largest job, whose frames are counted."""
 
 
 # --- the app under test ---------------------------------------------------------------------------------------------
@@ -40,19 +49,20 @@ DEADLINE_S = 120.0
 class ClockSource:
     """Gives ready-made events at their time; with `log_lines` also so many lines of output a second."""
 
-    def __init__(self, events: list[AnyEvent], log_lines: int) -> None:
+    def __init__(self, events: list[tuple[float, AnyEvent]], log_lines: int) -> None:
+        """`events` with their times."""
         self._events = iter(events)
         self._pending = next(self._events, None)
-        self._start = events[0].at
+        self._start = events[0][0]
         self._begun = time.monotonic() - BEFORE_S
         self._log_lines = log_lines
         self._logged = 0.0
 
     def poll(self) -> Iterator[AnyEvent]:
         now = time.monotonic() - self._begun
-        while self._pending is not None and self._pending.at - self._start <= now:
-            yield self._pending
-            self._pending = next(self._events, None)
+        while self._pending is not None and self._pending[0] - self._start <= now:
+            event, self._pending = self._pending[1], next(self._events, None)
+            yield event
         if self._log_lines:
             yield self._output(now)
 
@@ -65,30 +75,74 @@ class ClockSource:
         )
 
 
+def as_sent(events: Iterable[AnyEvent], nodes: int) -> Iterator[tuple[float, AnyEvent]]:
+    """The events by the time at which they come: of the ranks of a node together, and of each node a little after the last."""
+    for node, group in groupby(events, key=lambda event: event.node if isinstance(event, StepsRecorded) else None):
+        found = list(group)
+        steps = [[event] for event in found if isinstance(event, StepsRecorded)]
+        for event in found if node is None else together(steps):
+            sender = str(getattr(event, "node", ""))
+            yield event.at + (int(sender[1:]) / nodes if sender else 0.0), event
+
+
 def feed(ranks: int, nodes: int, log_lines: int) -> None:
-    """Run the app; the events are made before it begins."""
+    """Run the app; the events are made before it begins. Of the largest job it says what drawing took."""
     from distmon.tui.app import DistmonApp
     from distmon.tui.terminal import run_app
 
-    seconds = BEFORE_S + int(SETTLE_S + WATCH_S) + 30
-    events = list(session(Script(ranks=ranks, nodes=nodes, seconds=seconds, slow_rank=1, delay_s=0.03)))
+    seconds = BEFORE_S + int(SETTLE_S + WATCH_S) + (30 if log_lines else 6)
+    script = Script(ranks=ranks, nodes=nodes, seconds=seconds, slow_rank=1, delay_s=0.03)
+    events = sorted(as_sent(session(script), nodes), key=itemgetter(0))
     os.write(1, b"\x1b]0;made\x07")
-    run_app(DistmonApp(ClockSource(events, log_lines)))
+    app = DistmonApp(ClockSource(events, log_lines))
+    if nodes >= 1000:
+        app._spacing_s, show = FRAME_S, DistmonApp._show
+        app._show = partial(told, show, app)  # type: ignore[method-assign]
+    run_app(app)
+
+
+def told(show: Callable[..., None], app: object, measured: object) -> None:
+    """Says what a frame took: composing it, and writing it, which is done when the loop comes round."""
+    import asyncio
+
+    begun = time.thread_time()
+    show(app, measured)
+
+    def after() -> None:
+        os.write(1, f"\x1b]0;drawn {time.thread_time() - begun:.6f}\x07".encode())
+
+    asyncio.get_running_loop().call_soon(after)
 
 
 # --- measuring ------------------------------------------------------------------------------------------------------
 
 
+class Cost(NamedTuple):
+    process: float
+    """Percent of a core, as the next."""
+    main_thread: float
+    kilobytes: float
+    """To the terminal, a second."""
+    frames: list[float]
+    """Seconds of CPU that drawing each took, where the app told."""
+
+    @property
+    def words(self) -> str:
+        return f"its main thread {self.main_thread:.1f} %, load {os.getloadavg()[0]:.1f}"
+
+
 class Watched:
     """The app on a pseudo-terminal."""
 
-    def __init__(self, ranks: int, nodes: int, log_lines: int = 0) -> None:
+    def __init__(self, ranks: int, nodes: int, log_lines: int = 0, environment: Mapping[str, str] | None = None) -> None:
         arguments = [sys.executable, __file__, "feed", str(ranks), str(nodes), str(log_lines)]
+        variables = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", **(environment or {})}
         self.pid, self.master = pty.fork()
         if self.pid == 0:
-            os.execve(sys.executable, arguments, {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor"})
+            os.execve(sys.executable, arguments, variables)
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
         self.bytes = 0
+        self.frames: list[float] = []
 
     def until(self, found: Callable[[bytes], bool]) -> None:
         seen = b""
@@ -103,6 +157,7 @@ class Watched:
             return b""
         data = os.read(self.master, 1 << 16)
         self.bytes += len(data)
+        self.frames += [float(found) for found in DRAWN.findall(data)]
         return data
 
     def watch(self, seconds: float) -> None:
@@ -114,10 +169,16 @@ class Watched:
         fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
+    def main_thread_s(self) -> float:
+        return int(Path(f"/proc/{self.pid}/task/{self.pid}/schedstat").read_text().split()[0]) / 1e9
+
     def end(self) -> None:
         os.kill(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, 0)
         os.close(self.master)
+
+
+DRAWN = re.compile(rb"\x1b\]0;drawn ([0-9.]+)\x07")
 
 
 def first_paint() -> None:
@@ -127,31 +188,36 @@ def first_paint() -> None:
         app = Watched(4, 2)
         app.until(partial(contains, b"made"))
         made = app.cpu_s()
-        imports = import_cpu_s()
+        imports = import_cpu_s("import distmon.core.fold")
         app.until(partial(contains, READY))
         seconds.append(app.cpu_s() - made + imports)
         app.end()
+    bare, framework = (statistics.median(import_cpu_s(code) for _ in range(5)) for code in ("pass", "import textual.app"))
     how = f"{COLUMNS}x{ROWS} pty, 4 ranks, {BEFORE_S} s of session; interpreter and core included; median of 5"
-    figure("tui_first_paint_cpu_s", statistics.median(seconds), "s", how)
+    how += f"; beside it here: the interpreter alone {bare:.3f} s, Textual imported and nothing done {framework:.3f} s"
+    peer = "python -c 'import textual.app'"
+    figure("tui_first_paint_cpu_s", statistics.median(seconds), "s", how, peer=peer, peer_value=framework)
 
 
-def import_cpu_s() -> float:
-    """CPU of the interpreter with the core: what the feeder had already paid when it began to make events."""
+def import_cpu_s(code: str) -> float:
+    """CPU of an interpreter that runs a line."""
     before = os.times()
-    os.spawnv(os.P_WAIT, sys.executable, [sys.executable, "-c", "import distmon.core.fold"])
+    os.spawnv(os.P_WAIT, sys.executable, [sys.executable, "-c", code])
     after = os.times()
     return after.children_user + after.children_system - before.children_user - before.children_system
 
 
-def steady(ranks: int, nodes: int) -> tuple[float, float]:
-    """(percent of a core, kB/s to the terminal) at one batch a second per rank."""
-    app = Watched(ranks, nodes)
+def steady(ranks: int, nodes: int, **environment: str) -> Cost:
+    """At one batch a second per rank, each node at a time of its own."""
+    app = Watched(ranks, nodes, 0, environment)
     app.until(partial(contains, READY))
     app.watch(SETTLE_S)
-    cpu, count, begun = app.cpu_s(), app.bytes, time.monotonic()
+    cpu, thread, count, begun = app.cpu_s(), app.main_thread_s(), app.bytes, time.monotonic()
+    app.frames.clear()
     app.watch(WATCH_S)
     elapsed = time.monotonic() - begun
-    result = (100 * (app.cpu_s() - cpu) / elapsed, (app.bytes - count) / elapsed / 1e3)
+    whole, main_thread = (100 * spent / elapsed for spent in (app.cpu_s() - cpu, app.main_thread_s() - thread))
+    result = Cost(whole, main_thread, (app.bytes - count) / elapsed / 1e3, app.frames)
     app.end()
     return result
 
@@ -180,14 +246,22 @@ def contains(words: bytes, seen: bytes) -> bool:
 
 def main() -> None:
     first_paint()
-    percent, _ = steady(40, 10)
-    where = f"{COLUMNS}x{ROWS} pty, 1 Hz, over {WATCH_S:.0f} s, fold included"
-    figure("tui_core_percent_10_nodes", percent, "%", f"40 ranks on 10 nodes; {where}")
-    percent, kilobytes = steady(1024, 128)
-    figure("tui_core_percent_1024_ranks", percent, "%", f"1,024 ranks on 128 nodes; {where}")
-    figure("tui_tty_kb_per_s_1024_ranks", kilobytes, "kB/s", f"1,024 ranks on 128 nodes; {where}")
+    where = f"{COLUMNS}x{ROWS} pty, 1 Hz, over {WATCH_S:.0f} s, fold included, wire not"
+    cost = steady(40, 10)
+    figure("tui_core_percent_10_nodes", cost.process, "%", f"40 ranks on 10 nodes; {where}; {cost.words}")
+    cost = steady(1024, 128)
+    figure("tui_core_percent_1024_ranks", cost.process, "%", f"1,024 ranks on 128 nodes; {where}; {cost.words}")
+    figure("tui_tty_kb_per_s_1024_ranks", cost.kilobytes, "kB/s", f"1,024 ranks on 128 nodes; {where}")
+    slow = steady(1024, 128, DISTMON_SLOW_LINK="1").kilobytes
+    figure("tui_tty_kb_per_s_slow_link", slow, "kB/s", f"the same with --slow-link; {where}")
+    cost = steady(8000, 1000)
+    per_frame = statistics.fmean(cost.frames)
+    how = f"8,000 ranks on 1,000 nodes; {where}; {len(cost.frames) / WATCH_S:.1f} frames/s; {cost.words}"
+    figure("tui_core_percent_1000_nodes", cost.process, "%", how)
+    how = f"two frames of {per_frame * 1e3:.1f} ms CPU a second, mean of {len(cost.frames)}; 8,000 ranks on 1,000 nodes; {where}"
+    figure("tui_draw_core_percent_1000_nodes", 100 * per_frame / FRAME_S, "%", how)
     times = key_to_paint(1024, 128)
-    how = f"1,024 ranks and {LOG_LINES_PER_S:,} log lines/s, {COLUMNS}x{ROWS} pty, {KEYS} keys"
+    how = f"1,024 ranks and {LOG_LINES_PER_S:,} log lines/s, {COLUMNS}x{ROWS} pty, {KEYS} keys; load {os.getloadavg()[0]:.1f}"
     figure("tui_key_to_paint_p95_ms", times[int(0.95 * len(times))], "ms", how)
     figure("tui_key_to_paint_p99_ms", times[int(0.99 * len(times))], "ms", how)
 

@@ -191,12 +191,13 @@ def _pelt(points: list[float], weights: list[float], penalty: float) -> list[int
         sums.append(sums[-1] + w * value)
         squares.append(squares[-1] + w * value * value)
 
-    def cost(a: int, b: int) -> float:
-        return squares[b] - squares[a] - (sums[b] - sums[a]) ** 2 / (weight[b] - weight[a])
-
     best, previous, candidates = [-penalty] + [math.inf] * n, [0] * (n + 1), [0]
     for end in range(3, n + 1):
-        options = [(best[start] + cost(start, end), start) for start in candidates if end - start >= 3]
+        q, s, w = squares[end], sums[end], weight[end]
+        # The weighted squared error of a segment, written out: this is where a search spends its time.
+        options = [
+            (best[a] + (q - squares[a] - (s - sums[a]) ** 2 / (w - weight[a])), a) for a in candidates if end - a >= 3
+        ]
         value, previous[end] = min(options)
         best[end] = value + penalty
         candidates = [c for c in candidates if end - c < 3] + [start for found, start in options if found <= best[end]]

@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from distmon.tui.screens.sessions import Sessions
 
 FRAME_S = 0.25
-"""Data is drawn this often; keys are answered at once."""
-SLOW_FRAME_S = 2.5
-"""With --slow-link: the bytes of a frame hardly depend on how much changed in it."""
-TAKE_EVERY_S, TAKE_S, PAUSE_S = 0.1, 0.01, 0.004
-"""Events are taken in this often, for at most so long, and after such a pause when more wait: a burst must not hold up a key."""
-DRAW_SHARE = 0.04
+"""Events are taken in and drawn this often; keys are answered at once."""
+SLOW_FRAME_S = 2.0
+"""With --slow-link there is at least so long between two frames of data."""
+TAKE_S, PAUSE_S = 0.01, 0.004
+"""Events are taken in for at most so long, and after such a pause when more wait: a burst must not hold up a key."""
+DRAW_SHARE = 0.02
 """Drawing may take this share of a core: after a frame of a large job the next one waits, but no longer than LATEST_S."""
 LATEST_S = 1.0
 """While events of a burst wait, the screen waits for them, but not longer than this."""
@@ -86,7 +86,7 @@ class DistmonApp(App[int]):
         self._alert_settings: AlertSettings | None = None
         self._alerts: Alerts | None = None
         self._last_alert: Alert | None = None
-        self._frame_s = SLOW_FRAME_S if environment.get("DISTMON_SLOW_LINK", "") not in ("", "0") else FRAME_S
+        self._spacing_s = SLOW_FRAME_S if environment.get("DISTMON_SLOW_LINK", "") not in ("", "0") else 0.0
         self._more_due = False
         self.wanted: Path | None = None
         """The recording that the user has left this session for."""
@@ -125,8 +125,7 @@ class DistmonApp(App[int]):
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, self.end_by_signal, number)
             on_hangup(lambda: loop.call_soon_threadsafe(self.end_by_signal, signal.SIGHUP))
-        self.set_interval(TAKE_EVERY_S, self.take_events)
-        self.set_interval(self._frame_s, self.frame)
+        self.set_interval(FRAME_S, self.frame)
         self.call_after_refresh(freeze_garbage)
         self.call_after_refresh(self._read_settings)
 
@@ -183,17 +182,19 @@ class DistmonApp(App[int]):
 
     def _draw(self, fresh: tuple[str, ...], measured: Facts | None = None) -> None:
         self._drawn_at = time.monotonic()
-        begun = time.thread_time()
-        self.cockpit.show(measured or facts(self.state, self.cockpit.facts, fresh))
         if measured is None:
-            self._budget.spent(fresh, time.thread_time() - begun)
+            measured, spent = _timed_facts(self.state, self.cockpit.facts, fresh)
+            self._budget.spent(fresh, spent)
+        self._show(measured)
         for alert in self._alerts.update(self.cockpit.facts) if self._alerts is not None else ():
             self._call(alert)
-        self.call_after_refresh(self._rest, begun)
 
-    def _rest(self, begun: float) -> None:
-        """After a frame that is on the screen; `begun` is the CPU time of this thread before it."""
-        self._rests_until = self._drawn_at + min((time.thread_time() - begun) / DRAW_SHARE, LATEST_S)
+    def _show(self, measured: Facts) -> None:
+        """Draw, and say how long the next frame of data waits for it."""
+        begun = time.thread_time()
+        self.cockpit.show(measured)
+        rest_s = min((time.thread_time() - begun) / DRAW_SHARE, LATEST_S)
+        self._rests_until = self._drawn_at + max(rest_s, self._spacing_s) - FRAME_S / 2  # to the nearest frame
 
     async def _measure(self, fresh: tuple[str, ...]) -> None:
         """In a thread of its own: what walks over very many ranks. No event is taken in meanwhile, and keys are answered."""

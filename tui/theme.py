@@ -72,7 +72,16 @@ class Palette:
 
     def style(self, role: str, *, bold: bool = False, selected: bool = False) -> Style:
         """The style of a role, from a cache, so that equal cells hold the very same object."""
-        return _style(self, role, bold, selected)
+        key = role, bold, selected
+        style = self._made.get(key)
+        if style is None:
+            style = self.styles[role] + Style(bold=True) if bold else self.styles[role]
+            style = self._made[key] = self.marked(style) if selected else style
+        return style
+
+    @cached_property
+    def _made(self) -> dict[tuple[str, bool, bool], Style]:
+        return {}
 
     def marked(self, style: Style) -> Style:
         """A style as it is on a selected row."""
@@ -80,14 +89,6 @@ class Palette:
 
     def __hash__(self) -> int:
         return hash(self.name)
-
-
-@lru_cache(2048)
-def _style(palette: Palette, role: str, bold: bool, selected: bool) -> Style:
-    style = palette.styles[role]
-    if bold:
-        style = style + Style(bold=True)
-    return _marked(palette, style) if selected else style
 
 
 @lru_cache(2048)

@@ -168,7 +168,7 @@ async def _open_app(
     # Every frame is a full one with all events, whatever a slow machine makes of it, and comes when the test asks for it.
     app._budget = Budget(itertools.count(0, 1000).__next__)
     with (
-        patch.multiple("distmon.tui.app", FRAME_S=NEVER_S, TAKE_EVERY_S=NEVER_S, TAKE_S=NEVER_S, DRAW_SHARE=NEVER_S),
+        patch.multiple("distmon.tui.app", FRAME_S=NEVER_S, TAKE_S=NEVER_S, DRAW_SHARE=NEVER_S),
         patch("distmon.tui.budget.HEAVY_S", NEVER_S),
         patch.multiple("textual._wait", SLEEP_GRANULARITY=IDLE_S, SLEEP_IDLE=IDLE_S / 20),
     ):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cached_property
 
 from distmon.core.measures import (
     Progress,
@@ -49,7 +50,7 @@ class Facts:
         started = self.state.job.started
         return started.at if started else self.state.started if self.state.started is not None else self.state.now
 
-    @property
+    @cached_property
     def slow_ranks(self) -> dict[int, Verdict]:
         return {v.rank: v for v in self.verdicts if v.kind == "straggler" and v.rank is not None}
 

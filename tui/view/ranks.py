@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
 
 from distmon.core.measures import ALL_PHASES, RankRow
 from distmon.core.recent import Difference
@@ -83,15 +84,19 @@ def ordered(
     """Ranks that pass the filter, by a column; those without a value come last either way."""
     wanted = read_filter(text, FIELDS)
     value = _SORT_VALUES[column] if column != "differs" else _difference(differing or {})
-    rows = [
-        row
-        for row in facts.ranks.values()
-        if (not wanted or wanted.passes(fields(facts, row), str(row.rank))) and (not problems or is_problem(facts, row))
-    ]
-    known = [row for row in rows if value(row) is not None]
-    unknown = [row.rank for row in rows if value(row) is None]
-    known.sort(key=value, reverse=descending)  # type: ignore[arg-type]
-    return [row.rank for row in known] + unknown
+    rows: Iterable[RankRow] = facts.ranks.values()
+    if wanted or problems:
+        rows = [
+            row
+            for row in rows
+            if (not wanted or wanted.passes(fields(facts, row), str(row.rank))) and (not problems or is_problem(facts, row))
+        ]
+    if column == "rank":
+        return sorted((row.rank for row in rows), reverse=descending)
+    valued = [(value(row), row.rank) for row in rows]
+    known = [pair for pair in valued if pair[0] is not None]
+    known.sort(key=itemgetter(0), reverse=descending)
+    return [rank for _, rank in known] + [rank for found, rank in valued if found is None]
 
 
 def _difference(differing: Mapping[int, Difference]) -> Callable[[RankRow], float | None]:
@@ -146,10 +151,10 @@ def cells(facts: Facts, rank: int) -> Sequence[Cell]:
 
 def summary(facts: Facts) -> list[Cell]:
     """How many ranks are in which state, those that need a look first."""
-    counts = Counter(
-        "slow" if row.state == "training" and row.rank in facts.slow_ranks else row.state
-        for row in facts.ranks.values()
-    )
+    slow = facts.slow_ranks
+    counts = Counter([row.state for row in facts.ranks.values()])
+    late = sum(rank in facts.ranks and facts.ranks[rank].state == "training" for rank in slow)
+    counts = +(counts + Counter(slow=late) - Counter(training=late))
     order = sorted(counts, key=lambda state: (state in ("training", "ended"), state))
     words: list[Cell] = []
     for state in order:

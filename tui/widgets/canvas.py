@@ -25,6 +25,7 @@ class Canvas(Widget):
         super().__init__(id=id, classes=classes)
         self._drawn: list[Strip] = []
         self._drawn_as: tuple[int, int, str] = (0, 0, "")
+        self._palette: Palette | None = None
 
     def draw(self, width: int, height: int) -> list[Strip]:
         """The widget's lines in this size; fewer than `height` are filled up with blanks."""
@@ -32,7 +33,8 @@ class Canvas(Widget):
 
     @property
     def palette(self) -> Palette:
-        return palette_named(self.app.theme)
+        """Of the theme in which it is drawn; asked for a hundred times a frame."""
+        return self._palette or palette_named(self.app.theme)
 
     @property
     def base(self) -> Style:
@@ -60,6 +62,7 @@ class Canvas(Widget):
             self.refresh(*(Region(run.first, y, run.width, 1) for y, runs in changed for run in runs))
 
     def _compose_lines(self, width: int, height: int) -> list[Strip]:
+        self._palette = palette_named(self.app.theme)
         lines = self.draw(width, height)[:height]
         lines.extend(Strip.blank(width, self.base) for _ in range(height - len(lines)))
         return lines

@@ -6,7 +6,6 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 
 from textual import events
 from textual.message import Message
@@ -277,9 +276,7 @@ class Plot:
             line = Line(
                 [(fit(labels.get(y, ""), LABEL_WIDTH - 1, "right"), muted), ("┤" if y in labels else "│", rule)]
             )
-            for style, group in groupby(row, key=lambda piece: piece[1]):
-                line.add("".join(text for text, _ in group), style)
-            result.append(line)
+            result.append(_add_cells(line, row))
         return [*result, self._time_labels()]
 
     def _value_labels(self) -> dict[int, str]:
@@ -364,6 +361,16 @@ class Plot:
             if column >= line.width:
                 line.pad(column, muted).add(text, muted)
             number += 1
+
+
+def _add_cells(line: Line, row: Sequence[Piece]) -> Line:
+    """Cells as pieces, one for neighbours of one style."""
+    begin, now = 0, row[0][1]
+    for x, (_, style) in enumerate(row):
+        if style is not now:
+            line.add("".join([text for text, _ in row[begin:x]]), now)
+            begin, now = x, style
+    return line.add("".join([text for text, _ in row[begin:]]), now)
 
 
 def _log(value: float, lowest: float) -> float:

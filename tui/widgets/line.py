@@ -31,8 +31,12 @@ class Line:
 
     def add(self, text: str, style: Style) -> Line:
         if text:
-            self.pieces.append((text, style))
-            self.width += cells(text)
+            pieces = self.pieces
+            if pieces and pieces[-1][1] is style:
+                pieces[-1] = pieces[-1][0] + text, style
+            else:
+                pieces.append((text, style))
+            self.width += len(text) if text.isascii() else cell_len(text)
         return self
 
     def extend(self, other: Line) -> Line:

@@ -38,6 +38,8 @@ class LogView(Panel):
         """Number of the last line in view, when not following."""
         self._rows = 1
         self._note = ""
+        self._written: dict[LogLine, Strip] = {}
+        self._written_as: object = None
 
     def show(self, lines: Sequence[LogLine], note: str = "") -> None:
         """Take the lines that are there now, oldest first; `note` says what filter they passed or what was dropped."""
@@ -67,7 +69,12 @@ class LogView(Panel):
         if not self._lines:
             return [Line([(fit(self.empty, width, "centre"), self.palette.style("muted"))]).strip(width, self.base)]
         end = self._end()
-        return [self._draw_line(line, width) for line in self._lines[max(end - height, 0) : end]]
+        written_as = width, self.palette
+        known = self._written if self._written_as == written_as else {}
+        shown = self._lines[max(end - height, 0) : end]
+        self._written = {line: known.get(line) or self._draw_line(line, width) for line in shown}
+        self._written_as = written_as
+        return [self._written[line] for line in shown]
 
     def _draw_line(self, line: LogLine, width: int) -> Strip:
         style = self.palette.style

@@ -44,11 +44,14 @@ def cores(palette: Palette, percents: Sequence[float | None], width: int) -> Lin
     line = Line()
     if not percents or width <= 0:
         return line
-    for group in _groups(percents, min(width, len(percents))):
-        known = [value for value in group if value is not None]
-        value = max(known) if known else None
+    values = percents if len(percents) <= width else [_greatest(group) for group in _groups(percents, width)]
+    for value in values:
         line.add(spark(value, 100.0), palette.style("muted" if value is None else load_role(value)))
     return line
+
+
+def _greatest(values: Sequence[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)
 
 
 def _groups(values: Sequence[float | None], count: int) -> list[Sequence[float | None]]:

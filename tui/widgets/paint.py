@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
 from rich.color import ColorSystem
+from rich.segment import Segment
 from rich.style import Style
 from textual._ansi_sequences import SYNC_END, SYNC_START
 from textual.app import App
@@ -45,13 +46,42 @@ class Run(NamedTuple):
 
 def changed_runs(old: Strip, new: Strip) -> list[Run]:
     """What of a line is to be written again: cells that do not show the same in the same style already."""
-    before, after = old.text, new.text
-    if len(before) != old.cell_length or len(after) != new.cell_length or len(before) != len(after):
+    changed = _changed_cells(old, new)
+    if changed is None:
         return [_whole(new)]
-    styles, new_styles = _styles(old), _styles(new)
-    cells = enumerate(zip(before, after, styles, new_styles, strict=True))
-    changed = [x for x, (a, b, style, other) in cells if a != b or style is not other]
-    return [_run(after, new_styles, first, last) for first, last in _spans(changed)]
+    if not changed:
+        return []
+    text, styles = new.text, _styles(new)
+    return [_run(text, styles, first, last) for first, last in _spans(changed)]
+
+
+def _changed_cells(old: Strip, new: Strip) -> list[int] | None:
+    """By whole segments first, as most stand where they stood. None where a character takes two cells."""
+    there, end = dict[int, Segment](), 0
+    for segment in old:
+        there[end] = segment
+        end += len(segment[0])
+    if end != old.cell_length or end != new.cell_length:
+        return None
+    changed: list[int] = []
+    before, styles = "", list[Style]()
+    x = 0
+    for segment in new:
+        text, style, _ = segment
+        end, was = x + len(text), there.get(x)
+        if was is not None and was[1] is style and len(was[0]) == len(text):
+            if was[0] != text:
+                changed += [i for i, (a, b) in enumerate(zip(was[0], text, strict=True), x) if a != b]
+        else:
+            if not styles:
+                before, styles = old.text, _styles(old)
+            if len(text) > len(styles) - x:
+                return None
+            style = style or _NO_STYLE
+            cells = enumerate(zip(text, before[x:end], styles[x:end], strict=True), x)
+            changed += [i for i, (a, b, other) in cells if a != b or other is not style]
+        x = end
+    return changed if x == new.cell_length else None
 
 
 def _whole(line: Strip) -> Run:

@@ -39,6 +39,8 @@ class Panel(Canvas, can_focus=True):
     number = 0
     boxed = True
     body_top = 1
+    _framed_rows: tuple[object, list[tuple[Strip, bool, Strip]]] = (None, [])
+    """What the frame looks like, and per row of the body: the row as it was drawn, whether it has the mark, and both together."""
 
     def draw_body(self, width: int, height: int) -> list[Strip]:
         raise NotImplementedError
@@ -102,10 +104,18 @@ class Panel(Canvas, can_focus=True):
         left = Line([("│ " if self.boxed else " ", rule)]).strip(self.body_left, self.base)
         plain = Line([(" │" if self.boxed else " ", rule)]).strip(self.body_left, self.base)
         marked = Line([(" ┃" if self.boxed else "┃", self.palette.style("accent"))]).strip(self.body_left, self.base)
-        return [
-            Strip.join([left, strip, marked if mark and mark.covers(row, len(body)) else plain])
-            for row, strip in enumerate(body)
-        ]
+        width = self.size.width
+        stamp = (rule, self.palette, self.boxed, width)
+        before = self._framed_rows[1] if self._framed_rows[0] == stamp else []
+        rows = []
+        for row, strip in enumerate(body):
+            covered = mark is not None and mark.covers(row, len(body))
+            known = before[row] if row < len(before) else None
+            if known is None or known[1] is not covered or known[0] != strip:
+                known = strip, covered, Strip([*left, *strip, *(marked if covered else plain)], width)
+            rows.append(known)
+        self._framed_rows = stamp, rows
+        return [framed for _, _, framed in rows]
 
     def watch_has_focus(self, has_focus: bool) -> None:
         """The frame says who has the keys. A handler of the event itself would run before the change."""

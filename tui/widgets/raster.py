@@ -12,6 +12,8 @@ Bin = tuple[float, float] | None
 """Least and greatest value of the samples in one bin, or None where there is no sample."""
 
 _DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
+_SPANS = [[[sum(dots[a : b + 1]) for b in range(4)] for a in range(4)] for dots in _DOTS]
+"""The mask of the dots from one to another of a cell's column."""
 _TIME_STEPS = (
     0.05,
     0.1,
@@ -103,21 +105,32 @@ def dots(columns: Sequence[Bin], rows: int, low: float, high: float, below: int 
     cells = [[0] * ((len(columns) + 1) // 2) for _ in range(rows)]
     top = rows * 4 - 1
     scale = top / (high - low) if high > low else 0.0
-
-    def level(value: float) -> int:
-        return top - round(min(max((value - low) * scale, 0.0), float(top)))
-
     previous: tuple[int, int] | None = None
     for x, column in enumerate(columns):
         if column is None:
             previous = None
             continue
-        upper, lower = level(column[1]), level(column[0])
+        least, greatest = column
+        lower = upper = top - round(min(max((least - low) * scale, 0.0), float(top)))
+        if greatest != least:
+            upper = top - round(min(max((greatest - low) * scale, 0.0), float(top)))
         first, last = _joined(upper, lower, previous)
         previous = (upper, lower)
-        for y in range(first, min(last + below, top) + 1):
-            cells[y >> 2][x >> 1] |= _DOTS[x & 1][y & 3]
+        _fill(cells, x, first, min(last + below, top))
     return cells
+
+
+def _fill(cells: list[list[int]], x: int, first: int, last: int) -> None:
+    """The dots of a column from the row `first` to `last`."""
+    spans, place = _SPANS[x & 1], x >> 1
+    begin, end = first >> 2, last >> 2
+    if begin == end:
+        cells[begin][place] |= spans[first & 3][last & 3]
+    elif first <= last:
+        cells[begin][place] |= spans[first & 3][3]
+        for row in range(begin + 1, end):
+            cells[row][place] |= spans[0][3]
+        cells[end][place] |= spans[0][last & 3]
 
 
 def _joined(upper: int, lower: int, previous: tuple[int, int] | None) -> tuple[int, int]:
@@ -131,5 +144,5 @@ def _joined(upper: int, lower: int, previous: tuple[int, int] | None) -> tuple[i
     return upper, lower
 
 
-def braille(mask: int) -> str:
-    return chr(BRAILLE + mask)
+braille = [chr(BRAILLE + mask) for mask in range(256)].__getitem__
+"""The character of a mask of dots."""

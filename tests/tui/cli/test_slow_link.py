@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from distmon.tui.app import FRAME_S, SLOW_FRAME_S, DistmonApp
+from distmon.tui.app import SLOW_FRAME_S, DistmonApp
 from distmon.tui.cli.main import _without_screen_flags
 from distmon.tui.ports import Source
 
@@ -34,5 +34,5 @@ class Nothing(Source):
 
 
 def test_a_slow_link_gets_a_frame_every_few_seconds() -> None:
-    assert DistmonApp(Nothing(), environment={"DISTMON_SLOW_LINK": "1"})._frame_s == SLOW_FRAME_S
-    assert DistmonApp(Nothing(), environment={})._frame_s == FRAME_S
+    assert DistmonApp(Nothing(), environment={"DISTMON_SLOW_LINK": "1"})._spacing_s == SLOW_FRAME_S
+    assert DistmonApp(Nothing(), environment={})._spacing_s == 0
