@@ -51,52 +51,6 @@ done:
     return sums;
 }
 
-/* As Batch in batches.py has them, for steps of which all the usual columns are known; `numbers` are those of `part`. */
-static PyObject *usual_batch(PyObject *part, const uint32_t *numbers, PyObject *first_step, Py_ssize_t count, double origin,
-                             PyObject *columns) {
-    uint64_t sums[6] = {0};
-    for (Py_ssize_t i = 0; i < 6 * count; i++)
-        sums[i / count] += numbers[i];
-    const uint32_t *starts = numbers + 6 * count;
-    double begin = origin + starts[0] / 1e9;
-    double end = origin + ((uint64_t)starts[count - 1] + numbers[count - 1]) / 1e9;
-    unsigned long long d = sums[0], a = sums[1], b = sums[2], c = sums[3], e = sums[4], samples = sums[5];
-    return Py_BuildValue("OnddOO(nKKnKKKKnnnn)", first_step, count, begin, end, columns, part, count, d, samples, count, a, b, c,
-                         e, count, count, count, count);
-}
-
-static PyObject *usual_batches(PyObject *module, PyObject *args) {
-    PyObject *object, *first_steps, *counts, *columns, *found = NULL;
-    double origin;
-    Py_buffer view;
-    (void)module;
-    if (!PyArg_ParseTuple(args, "OdO!O!O", &object, &origin, &PyList_Type, &first_steps, &PyTuple_Type, &counts, &columns) ||
-        get_numbers(object, &view) < 0)
-        return NULL;
-    Py_ssize_t workers = PyTuple_Size(counts), length = view.len / (Py_ssize_t)sizeof(uint32_t), place = 0;
-    found = PyList_Size(first_steps) == workers ? PyList_New(workers) : NULL;
-    if (found == NULL && !PyErr_Occurred())
-        PyErr_SetString(PyExc_ValueError, "lists of different lengths");
-    for (Py_ssize_t i = 0; found != NULL && i < workers; i++) {
-        Py_ssize_t count = PyLong_AsSsize_t(PyTuple_GetItem(counts, i));
-        PyObject *part = NULL, *batch = NULL;
-        if (count < 1 || count > (length - place) / 7) {
-            if (!PyErr_Occurred())
-                PyErr_SetString(PyExc_ValueError, "columns of different lengths");
-        } else {
-            part = PySequence_GetSlice(object, place, place + 7 * count);
-        }
-        if (part != NULL)
-            batch = usual_batch(part, (const uint32_t *)view.buf + place, PyList_GetItem(first_steps, i), count, origin, columns);
-        Py_XDECREF(part);
-        place += 7 * count;
-        if (batch == NULL || PyList_SetItem(found, i, batch) < 0)
-            Py_CLEAR(found);
-    }
-    PyBuffer_Release(&view);
-    return found;
-}
-
 /* Adds a part of a row; -1 with an error set. */
 static int add_row(PyObject *object, uint64_t *sums, Py_ssize_t begin, Py_ssize_t length) {
     Py_buffer view;
@@ -137,6 +91,77 @@ static PyObject *row_sums(PyObject *module, PyObject *args) {
 done:
     PyMem_Free(sums);
     return found;
+}
+
+/* Adds `length` numbers to those of an array of 64-bit integers from `first` on; -1 with an error set, and nothing is added. */
+static int add_at(PyObject *object, Py_ssize_t first, const uint64_t *numbers, Py_ssize_t length) {
+    Py_buffer view;
+    if (PyObject_GetBuffer(object, &view, PyBUF_CONTIG | PyBUF_FORMAT) < 0)
+        return -1;
+    int fits = view.itemsize == 8 && strcmp(view.format, "q") == 0 && first >= 0 && first + length <= view.len / 8;
+    if (!fits)
+        PyErr_SetString(PyExc_ValueError, "not an array of 64-bit integers with room for the sums");
+    int64_t *into = (int64_t *)view.buf + first;
+    for (Py_ssize_t i = 0; fits && i < length; i++) {
+        fits = numbers[i] <= INT64_MAX && into[i] <= INT64_MAX - (int64_t)numbers[i];
+        if (!fits)
+            PyErr_SetString(PyExc_OverflowError, "a sum is too large");
+    }
+    for (Py_ssize_t i = 0; fits && i < length; i++)
+        into[i] += (int64_t)numbers[i];
+    PyBuffer_Release(&view);
+    return fits ? 0 : -1;
+}
+
+enum { DURATIONS = 0, SAMPLES = 5 };
+
+/* Adds the durations and the samples of rows with the usual columns, and their number, to three arrays from `first` on. */
+static PyObject *add_table(PyObject *module, PyObject *args) {
+    PyObject *durations, *samples, *reports, *rows;
+    Py_ssize_t first, count;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OOOnO!n", &durations, &samples, &reports, &first, &PyList_Type, &rows, &count))
+        return NULL;
+    if (count < 1)
+        return PyErr_Format(PyExc_ValueError, "rows without numbers");
+    uint64_t *sums = PyMem_Calloc(3 * (size_t)count, sizeof(uint64_t));
+    if (sums == NULL)
+        return PyErr_NoMemory();
+    int failed = 0;
+    for (Py_ssize_t row = 0; !failed && row < PyList_Size(rows); row++) {
+        PyObject *numbers = PyList_GetItem(rows, row);
+        failed = add_row(numbers, sums, DURATIONS * count, count) < 0 || add_row(numbers, sums + count, SAMPLES * count, count) < 0;
+    }
+    for (Py_ssize_t i = 0; i < count; i++)
+        sums[2 * count + i] = (uint64_t)PyList_Size(rows);
+    failed = failed || add_at(durations, first, sums, count) < 0 || add_at(samples, first, sums + count, count) < 0 ||
+             add_at(reports, first, sums + 2 * count, count) < 0;
+    PyMem_Free(sums);
+    return failed ? NULL : Py_NewRef(Py_None);
+}
+
+/* columns[c][first + i] += amounts[c] * weights[i] */
+static PyObject *spread(PyObject *module, PyObject *args) {
+    PyObject *columns, *amounts, *weights;
+    Py_ssize_t first;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "O!nO!O!", &PyList_Type, &columns, &first, &PyTuple_Type, &amounts, &PyTuple_Type, &weights))
+        return NULL;
+    Py_ssize_t count = PyTuple_Size(weights);
+    for (Py_ssize_t column = 0; column < PyList_Size(columns); column++) {
+        PyObject *values = PyList_GetItem(columns, column), *amount = PyTuple_GetItem(amounts, column);
+        double of_all = amount == NULL ? -1.0 : PyFloat_AsDouble(amount);
+        for (Py_ssize_t i = 0; i < count && !PyErr_Occurred(); i++) {
+            double weight = PyFloat_AsDouble(PyTuple_GetItem(weights, i)), part = of_all * weight;
+            PyObject *before = PyList_GetItem(values, first + i);
+            PyObject *sum = before == NULL ? NULL : PyFloat_FromDouble(PyFloat_AsDouble(before) + part);
+            if (sum == NULL || PyList_SetItem(values, first + i, sum) < 0)
+                break;
+        }
+        if (PyErr_Occurred())
+            return NULL;
+    }
+    return Py_NewRef(Py_None);
 }
 
 /* One place of all tuples added up, as far as it holds small integers; 0 where it does not. */
@@ -194,7 +219,8 @@ static PyObject *tuple_sums(PyObject *module, PyObject *tuples) {
 static PyMethodDef functions[] = {
     {"column_sums", column_sums, METH_VARARGS, "The sum of each column of `count` numbers but the last."},
     {"row_sums", row_sums, METH_VARARGS, "The sums over rows of each of `length` numbers from `begin` on."},
-    {"usual_batches", usual_batches, METH_VARARGS, "The fields of a batch of each worker of a table with the usual columns."},
+    {"add_table", add_table, METH_VARARGS, "Adds durations, samples and number of rows to three arrays."},
+    {"spread", spread, METH_VARARGS, "Adds amounts to columns, each by its weights."},
     {"tuple_sums", tuple_sums, METH_O, "The sums of tuples, place by place."},
     {NULL, NULL, 0, NULL},
 };

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from operator import sub
 
 from distmon.core.batches import UNKNOWN, USUAL, Batch, Int64s
+from distmon.core.columns import compiled_fold
 from distmon.core.quantiles import median
 from distmon.core.sequential import CALIBRATION, SHIFTS, Noise, Shares, Shift, alarm_level, averaged, deviation, scores
 
@@ -99,27 +100,30 @@ class Arrivals:
     transfer_bound: bool = False
     episodes: list[Episode] = field(default_factory=list)
 
-    def add(self, told: Sequence[tuple[int, str, Batch]], expected: int) -> None:
+    def add(self, told: list[tuple[int, str, Batch]], expected: int) -> None:
         """Takes in batches by rank; blocks that all `expected` ranks have told are joined at once."""
         self.expected = expected
         if not self.blocks:
-            self.block = BLOCK * (1 if expected <= MANY_RANKS else 2 if expected <= VERY_MANY_RANKS else 4)
-        lead = next(iter(self.ranks), None)
-        for rank, _, batch in told:
-            first_step, count, _, _, columns, numbers, _ = batch
-            arrival = self.ranks.get(rank)
-            # Nearly all are such, and there are thousands a second.
-            if arrival is not None and rank != lead and columns is USUAL and numbers.typecode == arrival.waits.typecode:
-                waits = arrival.waits
-                before = arrival.first_step + len(waits)
-                if first_step == before and len(waits) + count <= _MAX_PENDING:
-                    waits.extend(numbers[3 * count : 4 * count])
-                    if before < self.next_step + self.block <= before + count:
-                        self.ready += 1
-                    continue
-            self._add(rank, batch)
+            self._choose_block(expected)
+        place = 0
+        while place < len(told):
+            if compiled_fold is not None:
+                # Nearly all follow what is there, and there are thousands a second.
+                lead, until = next(iter(self.ranks), None), self.next_step + self.block
+                place, ready = compiled_fold.arrive(self.ranks, told, place, lead, USUAL, until, _MAX_PENDING)
+                self.ready += ready
+            if place < len(told):
+                self._add(told[place][0], told[place][2])
+                place += 1
         while self.ready >= max(self.expected, len(self.ranks)):
             self._join()
+
+    def _choose_block(self, expected: int) -> None:
+        """Its length, and who is ready for it, since the first ranks may have come before it was known how many there are."""
+        block = BLOCK * (1 if expected <= MANY_RANKS else 2 if expected <= VERY_MANY_RANKS else 4)
+        if block != self.block:
+            self.block, until = block, self.next_step + block
+            self.ready = sum(arrival.first_step + len(arrival.waits) >= until for arrival in self.ranks.values())
 
     def _add(self, rank: int, batch: Batch) -> None:
         arrival = self.ranks.get(rank)
@@ -150,28 +154,38 @@ class Arrivals:
 
     def _join(self) -> None:
         block = self.block
-        rows = []
+        # Up to MANY_RANKS the single steps are looked at too.
+        many = len(self.ranks) > MANY_RANKS
+        joined = compiled_fold.join_block(self.ranks, block) if many and compiled_fold is not None else None
+        if joined is not None:
+            rows: list[Int64s] = []
+            sums, transfer, self.ready = joined
+        else:
+            rows = self._take_block()
+            sums = [sum(row) for row in rows]
+            least = [*map(min, zip(*rows, strict=True))]
+            transfer = sum(least) if min(least) > UNKNOWN else -1
+        duration = sum(self.durations[:block])
+        del self.durations[:block]
+        self.next_step += block
+        self.blocks += 1
+        if len(sums) >= 2 and duration > 0 and transfer >= 0:
+            self._weigh(None if many else rows, sums, transfer, duration)
+
+    def _take_block(self) -> list[Int64s]:
+        """What each rank waited in the next block, which is taken off."""
+        block, rows = self.block, []
         self.ready = 0
         for arrival in self.ranks.values():
             waits = arrival.waits
             rows.append(waits[:block])
             del waits[:block]
             arrival.first_step += block
-            if len(waits) >= block:
-                self.ready += 1
-        duration = sum(self.durations[:block])
-        del self.durations[:block]
-        self.next_step += block
-        self.blocks += 1
-        if len(rows) < 2 or duration <= 0:
-            return
-        least = [*map(min, zip(*rows, strict=True))]
-        if min(least) > UNKNOWN:
-            self._weigh(rows, sum(least), duration)
+            self.ready += len(waits) >= block
+        return rows
 
-    def _weigh(self, rows: list[Int64s], transfer: int, duration: int) -> None:
-        """A block of which all ranks' waits are known, and what even the last rank waited."""
-        sums = list(map(sum, rows))
+    def _weigh(self, rows: list[Int64s] | None, sums: list[int], transfer: int, duration: int) -> None:
+        """A block of which all ranks' waits are known: by step where ranks are few, their sums, and what even the last waited."""
         self.joined_steps += self.block
         self.joined_ns += duration
         self.transfer_ns += transfer
@@ -179,7 +193,7 @@ class Arrivals:
         if self.blocks <= SKIPPED_BLOCKS:
             return
         settled = self.blocks - SKIPPED_BLOCKS
-        trimmed = _trimmed_lateness(rows, duration) if len(rows) <= MANY_RANKS else None
+        trimmed = _trimmed_lateness(rows, duration) if rows is not None else None
         self._weigh_ranks(trimmed, _mean_lateness(sums, duration), settled)
         self._weigh_transfer(transfer / duration, settled)
 

@@ -1,13 +1,13 @@
-"""Sums over packed columns of steps: in machine code where that was built (`_native.c`), else the same in Python."""
+"""Sums over packed columns of steps: in machine code where that was built (`_native.c`, `_fold.c`), else the same in Python."""
 
 from __future__ import annotations
 
 from distmon.core.step_table import UInt32s
 
 try:
-    from distmon.core import _native
+    from distmon.core import _fold, _native
 except ImportError:
-    _native = None  # type: ignore[assignment]
+    _fold = _native = None  # type: ignore[assignment]
 
 
 def column_sums_python(numbers: UInt32s, count: int) -> tuple[int, ...]:
@@ -25,7 +25,16 @@ def tuple_sums_python(tuples: list[tuple[int, ...]]) -> tuple[int, ...]:
     return tuple(map(sum, zip(*tuples, strict=True)))
 
 
-usual_batches = None if _native is None else _native.usual_batches
+def spread_python(columns: list[list[float]], first: int, amounts: tuple[float, ...], weights: tuple[float, ...]) -> None:
+    """Adds each amount to its column from `first` on, in parts by weight."""
+    for column, amount in zip(columns, amounts, strict=True):
+        for place, weight in enumerate(weights, first):
+            column[place] += amount * weight
+
+
+compiled_fold, compiled_columns = _fold, _native
+"""None where they were not built."""
 column_sums = column_sums_python if _native is None else _native.column_sums
 row_sums = row_sums_python if _native is None else _native.row_sums
 tuple_sums = tuple_sums_python if _native is None else _native.tuple_sums
+spread_amounts = spread_python if _native is None else _native.spread

@@ -69,7 +69,7 @@ def _row(rank: RankSteps, count: int) -> _Row | None:
         return None
     first, expected = batches[0].first_step, batches[0].first_step
     durations, waits, inputs = array("I"), array("I"), array("I")
-    for start, steps, _, _, columns, numbers, _ in batches:
+    for start, steps, _, _, columns, numbers in batches:
         if start != expected or columns is not USUAL or numbers.typecode != "I":
             return None
         durations += numbers[:steps]

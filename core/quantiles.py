@@ -62,8 +62,12 @@ class Quantiles:
             waiting.extend(float(value) for value in kept)
         self.count += len(waiting) - before
         if len(waiting) > self.room:
-            self.bins.update(_bins(waiting))
-            self.values = array("I")
+            self.settle()
+
+    def settle(self) -> None:
+        """Puts what waits into bins."""
+        self.bins.update(_bins(self.values))
+        self.values = array("I")
 
     def merge(self, other: Quantiles) -> None:
         """Adds the values of another."""

@@ -10,8 +10,8 @@ from operator import add
 from typing import TYPE_CHECKING, NamedTuple
 
 from distmon.core.arrivals import Arrivals
-from distmon.core.batches import NOTHING, PHASES, USUAL, Batch, Int64s, Sums, add_up
-from distmon.core.columns import row_sums
+from distmon.core.batches import NOTHING, PHASES, USUAL, Batch, Int64s, Sums, add_up, sums_of
+from distmon.core.columns import compiled_columns, compiled_fold, row_sums, spread_amounts
 from distmon.core.quantiles import EXACT_LIMIT, Quantiles, median
 
 HISTORY_COLUMNS = ("samples", "steps", *PHASES, "rest", "step")
@@ -118,13 +118,13 @@ class RankSteps:
 
     def add(self, batch: Batch, worker: str = "", epoch: int | None = None) -> None:
         """Adds a batch; those of one worker come in order."""
-        first_step, count, begin, end, columns, numbers, sums = batch
+        first_step, count, begin, end, columns, numbers = batch
         before = self.sums[0]
         if before < EXACT_PREFIX:
             if not before:
                 self.first_start = begin
             self.first_batches.append(batch)
-        self.sums = add_up([self.sums, sums])
+        self.sums = add_up([self.sums, batch.sums])
         if before + count > EXACT_PREFIX:
             self._checkpoint()
         self.durations.extend(numbers[:count])
@@ -197,20 +197,18 @@ class RankSteps:
 
     def last_sums(self, count: int) -> Sums:
         """The sums of `last_batches`."""
-        chosen = []
-        for batch in reversed(self.batches):
-            chosen.append(batch[6])
-            count -= batch[1]
-            if count <= 0:
-                break
-        return add_up(chosen) if chosen else NOTHING
+        chosen = self.last_batches(count)
+        return sums_of(chosen) if chosen else NOTHING
 
     def _checkpoint(self) -> None:
         self.checkpoints.extend(self.sums)
-        width = len(NOTHING)
-        if len(self.checkpoints) > EXACT_PREFIX * width:
-            places = range(0, len(self.checkpoints), 2 * width)
-            self.checkpoints = array("d", [value for place in places for value in self.checkpoints[place : place + width]])
+        if len(self.checkpoints) > EXACT_PREFIX * len(NOTHING):
+            self.thin()
+
+    def thin(self) -> None:
+        """Leaves every second checkpoint."""
+        rows = memoryview(self.checkpoints).cast("B").cast("d", (len(self.checkpoints) // len(NOTHING), len(NOTHING)))
+        self.checkpoints = array("d", rows[::2].tobytes())
 
 
 @dataclass(slots=True)
@@ -227,30 +225,28 @@ class JobSeries:
     sampled: bool = True
     """False once a step came without its number of samples."""
 
-    def add(self, batches: Sequence[Batch], *, aligned: bool = False) -> Sums:
+    def add(self, batches: list[Batch], *, aligned: bool = False) -> Sums:
         """Adds batches of different ranks and gives their sums; `aligned` says that they are usual ones of the same steps."""
         if aligned:
             first, count = batches[0].first_step, batches[0].steps
             rows = [batch[5] for batch in batches]
-            self._add(first, row_sums(rows, 0, count), row_sums(rows, 5 * count, count), len(rows))
-            return add_up([batch.sums for batch in batches])
+            self._make_room(first + count - 1)
+            if self.width == 1 and compiled_columns is not None:
+                compiled_columns.add_table(self.duration_ns, self.samples, self.reports, first, rows, count)
+            else:
+                self._add(first, row_sums(rows, 0, count), row_sums(rows, 5 * count, count), len(rows))
+            return sums_of(batches)
         for batch in batches:
             if batch.sums[3] < batch.steps:
                 self.sampled = False
             counts = [samples or 0 for samples in batch.column("samples") or [0] * batch.steps]
             self._add(batch.first_step, batch.durations_ns, counts, 1)
-        return add_up([batch.sums for batch in batches])
+        return sums_of(batches)
 
     def _add(self, first: int, durations: Sequence[int], counts: Sequence[int], reports: int) -> None:
-        last = first + len(durations) - 1
-        while last // self.width >= MAX_SERIES:
-            self._halve()
-        missing = last // self.width + 1 - len(self.reports)
-        if missing > 0:
-            for column in (self.samples, self.duration_ns, self.reports):
-                column.frombytes(bytes(8 * missing))
+        self._make_room(first + len(durations) - 1)
         if self.width == 1:
-            window = slice(first, last + 1)
+            window = slice(first, first + len(durations))
             for column, values in ((self.duration_ns, durations), (self.samples, counts)):
                 column[window] = array("q", map(add, column[window], values))
             self.reports[window] = array("q", map(reports.__add__, self.reports[window]))
@@ -260,6 +256,14 @@ class JobSeries:
             self.duration_ns[index] += duration
             self.reports[index] += reports
             self.samples[index] += samples
+
+    def _make_room(self, last: int) -> None:
+        while last // self.width >= MAX_SERIES:
+            self._halve()
+        missing = last // self.width + 1 - len(self.reports)
+        if missing > 0:
+            for column in (self.samples, self.duration_ns, self.reports):
+                column.frombytes(bytes(8 * missing))
 
     def _halve(self) -> None:
         self.width *= 2
@@ -285,23 +289,12 @@ class History:
             self._halve()
         width = self.width_s
         first, last = int(start / width), int(end / width)
-        columns = self.columns.values()
-        missing = last + 1 - len(next(iter(columns)))
+        columns = list(self.columns.values())
+        missing = last + 1 - len(columns[0])
         if missing > 0:
             for column in columns:
                 column.extend([0.0] * missing)
-        if first == last:
-            for column, amount in zip(columns, amounts, strict=True):
-                column[first] += amount
-            return
-        per_second = 1 / (end - start)
-        head, whole, tail = ((first + 1) * width - start) * per_second, width * per_second, (end - last * width) * per_second
-        for column, amount in zip(columns, amounts, strict=True):
-            column[first] += amount * head
-            column[last] += amount * tail
-            if last - first > 1:
-                for index in range(first + 1, last):
-                    column[index] += amount * whole
+        spread_amounts(columns, first, tuple(amounts), _weights(start, end, first, last, width))
 
     def between(self, name: str, start: float, end: float) -> float:
         """The amount between two times; bins cut by them count in proportion."""
@@ -321,6 +314,15 @@ class History:
         self.width_s *= 2
 
 
+def _weights(start: float, end: float, first: int, last: int, width: int) -> tuple[float, ...]:
+    """What part of an amount goes into each bin from the first to the last."""
+    if first == last:
+        return (1.0,)
+    per_second = 1 / (end - start)
+    head, tail = ((first + 1) * width - start) * per_second, (end - last * width) * per_second
+    return (head, *[width * per_second] * (last - first - 1), tail)
+
+
 @dataclass(slots=True)
 class Generation:
     """One rendezvous round: who took part, and their steps."""
@@ -333,8 +335,10 @@ class Generation:
     told: int = 0
     """Batches that it has taken in."""
 
-    def all_new(self, told: Sequence[tuple[int, str, Batch]]) -> bool:
+    def all_new(self, told: list[tuple[int, str, Batch]]) -> bool:
         """Whether none of the steps is there already."""
+        if compiled_fold is not None:
+            return bool(compiled_fold.all_new(self.ranks, told))
         for rank, worker, batch in told:
             known = self.ranks.get(rank)
             if known is not None and batch[0] <= known.last_step and known.worker == worker:
@@ -348,13 +352,16 @@ class Generation:
             return batch
         return batch.without_first(known.last_step + 1 - batch.first_step)
 
-    def add(self, told: Sequence[tuple[int, str, Batch]], epoch: int | None, *, aligned: bool = False) -> Totals:
+    def add(self, told: list[tuple[int, str, Batch]], epoch: int | None, *, aligned: bool = False) -> Totals:
         """Adds each batch to its rank and to the job, and gives the sums of all; the worker tells who had the rank."""
         ranks = self.ranks
         self.told += len(told)
-        for rank, worker, batch in told:
-            if (made := ranks.get(rank)) is None:
-                made = ranks[rank] = RankSteps(rank)
-            made.add(batch, worker, epoch)
+        if compiled_fold is not None:
+            compiled_fold.add_batches(ranks, told, epoch, RankSteps, USUAL, EXACT_PREFIX, RECENT_STEPS)
+        else:
+            for rank, worker, batch in told:
+                if (made := ranks.get(rank)) is None:
+                    made = ranks[rank] = RankSteps(rank)
+                made.add(batch, worker, epoch)
         self.arrivals.add(told, self.world_size or max(len(ranks), 2))
         return Totals.of(self.series.add([batch for _, _, batch in told], aligned=aligned))

@@ -79,7 +79,8 @@ def digest() -> str:
     with (ROOT / "pyproject.toml").open("rb") as file:
         project = tomllib.load(file)
     packaging = json.dumps([project["project"], project["tool"]["setuptools"], sys.version_info[:2]])
-    read = [*LOCKS.values(), *(ROOT / room / "_native.c" for room in ("agent", "core", "probe")), Path(__file__)]
+    compiled = [*ROOT.glob("*/_*.c")]
+    read = [*LOCKS.values(), *sorted(compiled), Path(__file__)]
     sources = [packaging.encode(), *(path.read_bytes() for path in read)]
     return hashlib.sha256(b"\0".join(sources)).hexdigest()
 

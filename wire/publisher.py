@@ -10,13 +10,14 @@ from collections.abc import Callable
 import msgspec
 import zmq
 
-from distmon.core.batches import told_by
+from distmon.core.batches import single_events, told_by
 from distmon.core.codec import encode_msgpack
-from distmon.core.events import AnyEvent, GapFound
+from distmon.core.events import AnyEvent, GapFound, NodeStepsRecorded
 from distmon.wire.backlog import DEFAULT_LIMIT_BYTES, LIMIT_WITH_STORE_BYTES, Backlog, Part, Slice, Store
 from distmon.wire.context import make_context
 from distmon.wire.frames import MAX_BODIES, MAX_BODY_BYTES, WIRE_VERSION, BadFrame, Header, Request, decode_request, encode_header
 from distmon.wire.gate import Gate, user_of
+from distmon.wire.older import NODE_STEPS_SINCE, for_older
 from distmon.wire.sockets import bind_router, make_room_for_strangers
 
 MAX_VIEWERS = 64
@@ -48,6 +49,7 @@ class _Viewer:
         self.received = max(self.received, min(request.received, self.sent))
         self.window = request.window
         self.bodies = min(request.bodies, MAX_BODIES)
+        self.older = request.minor < NODE_STEPS_SINCE
         self.heard = time.monotonic()
         self.stored.update(request.stored)
         self.asked_ns = None if request.sent_ns is None else (request.sent_ns, now_ns)
@@ -118,6 +120,10 @@ class Publisher:
         if (part := self._new.get(name)) is None:
             part = self._new[name] = Part(name, backlog.next_seq, [], {})
         seq = part.seq + len(part.events)
+        if isinstance(event, NodeStepsRecorded) and len(event.workers) >= seq:
+            for one in single_events(event):  # a number this low leaves no room for what `older` does
+                self.publish(stream, one)
+            return
         encoded = encode_msgpack(msgspec.structs.replace(event, stream=name, seq=seq))
         if len(encoded) > MAX_BODY_BYTES:
             self.oversized += 1
@@ -277,7 +283,8 @@ class Publisher:
         if name not in viewer.cursors:
             viewer.cursors[name] = 0
             viewer.begins[name] = 0 if viewer.history_s is None else backlog.since(time.time() - viewer.history_s)
-        return backlog.slice_from(viewer.cursors[name], viewer.begins.get(name, 0))
+        piece = backlog.slice_from(viewer.cursors[name], viewer.begins.get(name, 0))
+        return for_older(piece, viewer.cursors[name]) if piece is not None and viewer.older else piece
 
     def _header(self, name: str, piece: Slice, clock: tuple[int, int, int] | None) -> Header:
         node, boot, _ = name.rsplit("/", 2)

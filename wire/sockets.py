@@ -20,8 +20,12 @@ _RECEIVE_MARK = 64
 _VIEWER_RECEIVE_MARK = 512
 """Sixteen windows of credit. A connection that is lost and made again while its queue is full aborts the process (libzmq 4.3.5,
 `_input_stopped`): an agent that keeps to its credit never fills it, however late this side reads."""
-_HEARTBEAT_MS = 3000
 _DEAD_AFTER_MS = 9000
+"""A connection over which nothing that was sent is acknowledged, or that does not answer the kernel's probes, is made again."""
+_PROBE_AFTER_S, _PROBE_EVERY_S, _PROBES = 3, 2, 3
+_HEARTBEAT_MS = 10_000
+_SILENT_AFTER_MS = 30_000
+"""ZeroMQ's own, from the viewer alone, for ways that end at a proxy: it looks through the timers of all connections for each."""
 _HANDSHAKE_MS = 1500
 _CONNECT_MS = 3000
 """An attempt made while a network is cut is given up: the kernel would come back to it only after up to a minute."""
@@ -82,6 +86,9 @@ def open_viewer(context: zmq.Context[zmq.Socket[bytes]]) -> zmq.Socket[bytes]:
     """A viewer's socket, one for all agents: a thousand sockets would cost their poll a thousand look-ups each time."""
     viewer = context.socket(zmq.ROUTER)
     _set_limits(viewer, MAX_MESSAGE_BYTES)
+    viewer.setsockopt(zmq.HEARTBEAT_IVL, _HEARTBEAT_MS)
+    viewer.setsockopt(zmq.HEARTBEAT_TIMEOUT, _SILENT_AFTER_MS)
+    viewer.setsockopt(zmq.HEARTBEAT_TTL, _SILENT_AFTER_MS)
     viewer.setsockopt(zmq.ROUTER_MANDATORY, 1)
     # Requests queue for an agent that is away; a queue of one keeps them from piling up. (IMMEDIATE would drop them, but
     # also what has arrived from an agent that ends: its goodbye.)
@@ -126,9 +133,11 @@ def _set_limits(socket: zmq.Socket[bytes], max_message_bytes: int) -> None:
     socket.setsockopt(zmq.RCVHWM, _RECEIVE_MARK)
     socket.setsockopt(zmq.MAXMSGSIZE, max_message_bytes)
     socket.setsockopt(zmq.HANDSHAKE_IVL, _HANDSHAKE_MS)
-    socket.setsockopt(zmq.HEARTBEAT_IVL, _HEARTBEAT_MS)
-    socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, _DEAD_AFTER_MS)
-    socket.setsockopt(zmq.HEARTBEAT_TTL, _DEAD_AFTER_MS)
+    socket.setsockopt(zmq.TCP_MAXRT, _DEAD_AFTER_MS)
+    socket.setsockopt(zmq.TCP_KEEPALIVE, 1)
+    socket.setsockopt(zmq.TCP_KEEPALIVE_IDLE, _PROBE_AFTER_S)
+    socket.setsockopt(zmq.TCP_KEEPALIVE_INTVL, _PROBE_EVERY_S)
+    socket.setsockopt(zmq.TCP_KEEPALIVE_CNT, _PROBES)
 
 
 def _is_ipv6(address: str) -> int:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import zmq
 
 from distmon.core.codec import UnknownKind
-from distmon.core.events import AnyEvent, ClockOffsetEstimated, GapFound
+from distmon.core.events import FORMAT_MINOR, AnyEvent, ClockOffsetEstimated, GapFound
 from distmon.wire.addresses import check_address
 from distmon.wire.clock import ClockOffset
 from distmon.wire.context import make_context
@@ -25,6 +25,7 @@ _REQUEST_EVERY_S = 4.0
 _REQUEST_SILENT_EVERY_S = 1.0
 """To an agent that was not heard lately: it may have started anew and not know this viewer."""
 _LOOK_FOR_DUE_EVERY_S = 0.05
+_LOOK_FOR_DUE_EVERY_S_PER_AGENT = 0.0002
 _WINDOW = 32
 _MESSAGES_PER_TURN, _BYTES_PER_TURN = 1024, 4 << 20
 """A thousand agents that come back have much to tell at once, and others want this thread's interpreter too."""
@@ -112,6 +113,7 @@ class _Link:
             received=self.received,
             window=_WINDOW,
             bodies=MAX_BODIES,
+            minor=FORMAT_MINOR,
             sent_ns=now_ns,
         )
         return encode_request(request)
@@ -346,12 +348,15 @@ class Subscription:
 
     def _request_due(self, now: float) -> None:
         self._connect_some()
+        next_due = now + _REQUEST_EVERY_S
         for link in self._links.values():
-            if link.connected and now >= link.request_due:
-                self._send_request(link, now)
-        due = min((link.request_due for link in self._links.values() if link.connected), default=now + _REQUEST_EVERY_S)
-        due = now if self._to_connect else due
-        self._look_for_due = max(due, now + _LOOK_FOR_DUE_EVERY_S)
+            if link.connected:
+                if now >= link.request_due:
+                    self._send_request(link, now)
+                next_due = min(next_due, link.request_due)
+        # Looking costs time for each agent: where there are many it is done less often.
+        pause_s = _LOOK_FOR_DUE_EVERY_S + (0 if self._to_connect else _LOOK_FOR_DUE_EVERY_S_PER_AGENT * len(self._links))
+        self._look_for_due = max(now if self._to_connect else next_due, now + pause_s)
 
     def _send_request(self, link: _Link, now: float) -> None:
         """Silently later when the agent cannot be reached: that is seen from its silence."""
