@@ -1,16 +1,22 @@
 """Redoes five published benchmarks small, on this machine, and puts their figures into docs/redo_*.md: `make redo`.
 
-Recordings are kept in build/redo, and what is there is not run again: `rm -r build/redo` begins anew.
+Recordings are kept in build/redo, and what is there is not run again: `rm -r build/redo` begins anew. What fails is told at the
+end, and the figures that need it stay as they were.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
+from distmon.core.errors import DistmonError
+from distmon.core.events import NodeSampled
+from distmon.core.quantiles import median
 from distmon.replay.report import model
 from distmon.replay.report.charts import session_charts
 from distmon.replay.report.compare import compare
@@ -22,6 +28,7 @@ from distmon.replay.report.scaling import scaling_sections
 from distmon.replay.report.scaling_charts import scaling_charts
 from distmon.replay.report.sections import Section, Table, overview, sections
 from distmon.replay.report.words import DASH, number, seconds
+from distmon.replay.session_file import Notes, open_session
 from distmon.tui.cli.compare import runs_of
 from distmon.tui.cli.reported import Reported, load_reported, scaling_of
 from distmon.tui.cli.sessions import resolve_all
@@ -34,10 +41,10 @@ ONE_CORE = "exec taskset -c $HOROVOD_LOCAL_RANK python examples/"
 SWEEPS = {
     "torch": "torch_digits.py --epochs 20",
     "keras": "keras_digits.py --epochs 12",
-    "mobilenet": "keras_models.py --model MobileNetV2 --steps 60",
-    "resnet": "keras_models.py --model ResNet50 --steps 60",
-    "vgg": "keras_models.py --model VGG19 --steps $((160 / HOROVOD_SIZE))",
-    "inception": "keras_models.py --model InceptionV3 --steps $((160 / HOROVOD_SIZE))",
+    "mobilenet": "keras_models.py --model MobileNetV2 --steps 40",
+    "resnet": "keras_models.py --model ResNet50 --steps 40",
+    "vgg": "keras_models.py --model VGG19 --steps $((64 / HOROVOD_SIZE))",
+    "inception": "keras_models.py --model InceptionV3 --steps $((64 / HOROVOD_SIZE))",
 }
 ELASTIC = {
     "fixed": ["--min-np", "2", "--max-np", "2", "-H", "localhost:2"],
@@ -45,38 +52,65 @@ ELASTIC = {
 }
 
 
+PAGES = {
+    "digits": ("torch", "keras"),
+    "communication": ("mobilenet", "resnet"),
+    "speedups": ("vgg", "inception"),
+    "measuring": ("torch", "keras"),
+    "elastic": ("fixed.jsonl.zst", "elastic.jsonl.zst"),
+}
+"""Page -> the recordings that it is about."""
+
+
 def main() -> None:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("build", "redo")
     folder.mkdir(parents=True, exist_ok=True)
-    for name, script in SWEEPS.items():
-        _sweep(folder / name, script)
-    for name, flags in ELASTIC.items():
-        _elastic(folder / f"{name}.jsonl.zst", flags)
-    blocks = figures(folder)
+    done = {name: _told(name, _sweep(folder / name, script)) for name, script in SWEEPS.items()}
+    done |= {name: _told(name, _elastic(folder / f"{name}.jsonl.zst", flags)) for name, flags in ELASTIC.items()}
+    blocks, missing = figures(folder), list[str]()
     for page in sorted(DOCS.glob("redo_*.md")):
-        page.write_text(_filled(page.read_text(encoding="utf-8"), blocks), encoding="utf-8")
+        page.write_text(_filled(page.read_text(encoding="utf-8"), blocks, missing), encoding="utf-8")
+    failed = [name for name, good in done.items() if not good]
+    if failed or missing:
+        sys.exit(f"failed: {', '.join(failed) or 'none'}; figures left as they were: {', '.join(missing) or 'none'}")
 
 
-def _sweep(folder: Path, script: str) -> None:
-    """Runs what is missing of a sweep of one and two ranks."""
-    words = ["--resume", str(folder)] if folder.exists() else ["-np", "1,2", "--repeat", "3", "--folder", str(folder)]
-    command = [] if folder.exists() else ["--", "sh", "-c", ONE_CORE + script]
-    subprocess.run([*DISTMON, "sweep", *words, "--headless", *command], check=True, stdout=subprocess.DEVNULL)
+def _told(name: str, command: list[str] | None) -> bool:
+    """Runs a command, if there is one, and says on stderr how long it took; whether it went well."""
+    if command is None:
+        return True
+    sys.stderr.write(f"{name}\n")
+    begun = time.monotonic()
+    good = subprocess.run(command, stdout=subprocess.DEVNULL).returncode == 0
+    sys.stderr.write(f"{name}: {'done' if good else 'FAILED'} in {time.monotonic() - begun:.0f} s\n")
+    return good
 
 
-def _elastic(recording: Path, flags: list[str]) -> None:
+def _sweep(folder: Path, script: str) -> list[str]:
+    """What runs what is missing of a sweep of one and two ranks."""
+    if folder.exists():
+        return [*DISTMON, "sweep", "--resume", str(folder), "--headless"]
+    words = ["-np", "1,2", "--repeat", "3", "--folder", str(folder), "--headless"]
+    return [*DISTMON, "sweep", *words, "--", "sh", "-c", ONE_CORE + script]
+
+
+def _elastic(recording: Path, flags: list[str]) -> list[str] | None:
+    """What records an elastic job, if that is to be done."""
     if recording.exists():
-        return
+        return None
     words = ["-np", "2", *flags, "--network-interface", "lo", "--headless", "--record", str(recording)]
-    job = ["python", "examples/torch_elastic.py", "--seconds", "70"]
-    subprocess.run([*DISTMON, "run", *words, "--", *job], check=True, stdout=subprocess.DEVNULL)
+    return [*DISTMON, "run", *words, "--", "python", "examples/torch_elastic.py", "--seconds", "70"]
 
 
 def figures(folder: Path) -> dict[str, Callable[[], str]]:
     """Name of a block -> what makes its Markdown; plots go into docs/redo on the way."""
     swept = {name: lambda name=name: _scaling(folder / name, name) for name in SWEEPS}
+    machine = {
+        f"machine {page}": lambda parts=parts: _machine([folder / part for part in parts]) for page, parts in PAGES.items()
+    }
     return {
         **swept,
+        **machine,
         "torch over time": lambda: _over_time(folder / "torch" / "np2-run1.jsonl.zst", "torch", ("throughput", "node1_load")),
         "keras over time": lambda: _over_time(folder / "keras" / "np2-run1.jsonl.zst", "keras", ("throughput", "node1_load")),
         "steps of models": lambda: _steps({name: folder / name for name in ("mobilenet", "resnet")}),
@@ -87,6 +121,25 @@ def figures(folder: Path) -> dict[str, Callable[[], str]]:
 
 def _load(folder: Path) -> list[Reported]:
     return [load_reported(path, drawn=True) for path in resolve_all([str(folder)])]
+
+
+def _machine(places: list[Path]) -> str:
+    """How busy the machine was, in a sentence."""
+    loads = [load for place in places for path in resolve_all([str(place)]) if (load := _load_of(path)) is not None]
+    cores = os.cpu_count() or 1
+    if not loads:
+        return f"Measured on a machine of {cores} cores.\n"
+    said = (
+        f"Measured on a machine of {cores} cores. Its load, the ranks themselves included, was {min(loads):.1f} to "
+        f"{max(loads):.1f} (the median of each run)"
+    )
+    crowded = ": other programs used it too, and the speeds below tell of them as well" if max(loads) > cores + 1 else ""
+    return f"{said}{crowded}.\n"
+
+
+def _load_of(path: Path) -> float | None:
+    events = open_session(path).events(Notes())
+    return median(e.load_1m for e in events if isinstance(e, NodeSampled) and e.load_1m is not None)
 
 
 def _scaling(folder: Path, name: str) -> str:
@@ -161,11 +214,15 @@ def _elastic_figures(folder: Path) -> str:
     return to_markdown([*kept, *held], level=3) + _pictures(charts, "elastic_")
 
 
-def _filled(text: str, blocks: dict[str, Callable[[], str]]) -> str:
-    """A page with what stands between `<!-- figures: NAME -->` and `<!-- end -->` made anew."""
+def _filled(text: str, blocks: dict[str, Callable[[], str]], missing: list[str]) -> str:
+    """A page with what stands between `<!-- figures: NAME -->` and `<!-- end -->` made anew; else its name goes to `missing`."""
 
     def made(match: re.Match[str]) -> str:
-        return f"<!-- figures: {match[1]} -->\n\n{blocks[match[1]]()}\n<!-- end -->"
+        try:
+            return f"<!-- figures: {match[1]} -->\n\n{blocks[match[1]]()}\n<!-- end -->"
+        except DistmonError:
+            missing.append(match[1])
+            return match[0]
 
     return re.sub(r"<!-- figures: ([\w -]+) -->.*?<!-- end -->", made, text, flags=re.DOTALL)
 

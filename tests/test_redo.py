@@ -34,6 +34,15 @@ def test_every_picture_that_a_page_shows_is_there() -> None:
 
 def test_figures_are_put_between_their_marks_and_nowhere_else(redo: ModuleType) -> None:
     page = "# A\n\n<!-- figures: torch -->\nold\n<!-- end -->\n\ntext\n"
-    filled = redo._filled(page, {"torch": lambda: "new\n"})
+    missing: list[str] = []
+    filled = redo._filled(page, {"torch": lambda: "new\n"}, missing)
     assert filled == "# A\n\n<!-- figures: torch -->\n\nnew\n\n<!-- end -->\n\ntext\n"
-    assert redo._filled(filled, {"torch": lambda: "new\n"}) == filled
+    assert redo._filled(filled, {"torch": lambda: "new\n"}, missing) == filled
+    assert missing == []
+
+
+def test_figures_whose_recordings_are_missing_stay_and_are_told(redo: ModuleType, tmp_path: Path) -> None:
+    page = "<!-- figures: vgg -->\nold\n<!-- end -->\n"
+    missing: list[str] = []
+    assert redo._filled(page, redo.figures(tmp_path), missing) == page
+    assert missing == ["vgg"]

@@ -19,7 +19,7 @@ FIRST_SEED = 5_000
 MANY_RANKS = 100
 FEW_CAUSES: tuple[Cause, ...] = ("healthy", "input", "send")
 """Tried with more than MANY_RANKS ranks, where a trial takes long."""
-HEALTHY_STEPS = {2: 200_000, 4: 150_000, 16: 50_000}
+HEALTHY_STEPS = {2: 120_000, 4: 100_000, 16: 30_000}
 HEALTHY_RUN = 5_000
 HEAD = """# What the verdicts say, against what was true
 
