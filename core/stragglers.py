@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from distmon.core.arrivals import Episode
 from distmon.core.finding import REMEDIES, Pattern, Verdict, phase_words, since_start
@@ -10,6 +11,7 @@ from distmon.core.joined import Joined, gain_without_lateness, gain_without_tran
 from distmon.core.measures import ALL_PHASES, RECENT, Split, split_of
 from distmon.core.once import once
 from distmon.core.quantiles import median
+from distmon.core.readings import network_total
 from distmon.core.sequential import Shift, shares
 from distmon.core.state import SessionState
 from distmon.core.steps import RECENT_STEPS, Generation
@@ -17,6 +19,8 @@ from distmon.core.steps import RECENT_STEPS, Generation
 LEAST_LATENESS = 0.01
 """A rank that is late by less of the step is not worth a word."""
 PERSISTENT_STEPS = 200
+BUSIER = 3.0
+"""In an allreduce all hosts carry about the same: a host that carries so many times that has other traffic."""
 COMPARED_RANKS = 128
 """So many ranks tell well enough what a phase usually takes."""
 _CLEAR = 0.5
@@ -174,20 +178,56 @@ def slow_network(state: SessionState, generation: Generation) -> Verdict | None:
     duration = sum(s.duration for s in found.steps) / len(found.steps) / 1e6 if found.steps else 0.0
     before = generation.arrivals.usual_transfer
     gain = _beyond(gain_without_transfer(found), before)
+    busier = busier_host(state)
+    host, told = (busier.host, f"; {busier.host} moves {busier.times:.1f} times what the other hosts do") if busier else ("", "")
     return Verdict(
         kind="slow_network",
-        text=f"the network is slow: allreduce takes {shift.mean * duration:.1f} ms a step longer on all ranks, and none is late",
+        text=f"the network is slow: allreduce takes {shift.mean * duration:.1f} ms a step longer on all ranks, and none is late"
+        + told,
         evidence=(
             f"since step {shift.since:,} even the last rank waits {before + shift.mean:.1%} of the step, {before:.1%} before; "
             "the ranks' own phases are as they were"
+            + (f"; {busier.host}'s {busier.interfaces} carries {busier.bytes_per_s / 1e6:,.0f} MB/s" if busier else "")
         ),
-        try_first="look at the links between the nodes: errors, a lower rate, other traffic; `distmon doctor` names it",
+        try_first=f"see what else uses {host}'s link: other jobs, copies, backups"
+        if busier
+        else "look at the links between the nodes: errors, a lower rate, other traffic; `distmon doctor` names it",
         check="the least exposed communication of any rank returns to what it was",
+        host=host,
         phase="exposed_communication",
         gain_percent=gain,
         from_s=_at(state, generation, lead, shift.since),
         to_s=_at(state, generation, lead, None),
     )
+
+
+class BusierHost(NamedTuple):
+    """A host whose network carries far more than the job's part, which is the same on all."""
+
+    host: str
+    interfaces: str
+    bytes_per_s: float
+    """Received and sent."""
+    times: float
+    """What the median of the other hosts carries."""
+
+
+def busier_host(state: SessionState) -> BusierHost | None:
+    """The host of ranks that carries BUSIER times the others' traffic or more; None where none does, or rates are not known."""
+    of_ranks = {rank.host for rank in state.ranks.values() if rank.exited_at is None}
+    totals = {n.host: network_total(n.sample) for n in state.nodes.values() if n.sample is not None and n.host in of_ranks}
+    rates = {
+        host: total.received_bytes_per_s + total.sent_bytes_per_s
+        for host, total in totals.items()
+        if total.received_bytes_per_s is not None and total.sent_bytes_per_s is not None
+    }
+    if len(rates) < 2:
+        return None
+    host = max(rates, key=rates.__getitem__)
+    others = median(rate for name, rate in rates.items() if name != host) or 0.0
+    if others <= 0 or rates[host] < BUSIER * others:
+        return None
+    return BusierHost(host, ", ".join(totals[host].names), rates[host], rates[host] / others)
 
 
 def _beyond(percent: tuple[float, float] | None, before: float) -> tuple[float, float] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from distmon.core import events as ev
 from distmon.core import measures
 from distmon.core.fold import apply
 from distmon.core.state import SessionState
@@ -55,6 +56,22 @@ def test_a_slow_link_is_no_slow_rank() -> None:
     assert last[0].kind == "slow_network"
     assert last[0].gain_percent is not None
     assert last[0].gain_percent[0] <= 5 / 1.05 <= last[0].gain_percent[1]
+
+
+@pytest.mark.parametrize(
+    ("megabytes", "named"), [((50, 55, 60, 400), "node-003"), ((50, 55, 60, 120), ""), ((50, 55, None, 60), "")]
+)
+def test_the_host_that_carries_other_traffic_is_named(megabytes: tuple[float | None, ...], named: str) -> None:
+    _, _, state = told(Trial("send", size=0.05, ranks=4))
+    for node, rate in enumerate(megabytes):
+        host, half = f"node-{node:03d}", None if rate is None else rate * 5e5
+        networks = [ev.NetworkRate(name="eth0", received_bytes_per_s=half, sent_bytes_per_s=half)]
+        apply(state, ev.WorkerStarted(at=state.now, host=host, local_rank=0, rank=node, pid=1 + node))
+        apply(state, ev.NodeJoined(at=state.now, node=f"n{node}", host=host, cores=8, memory_bytes=1 << 30))
+        apply(state, ev.NodeSampled(at=state.now, node=f"n{node}", interval_s=1.0, networks=networks))
+    found = next(v for v in verdicts(state) if v.kind == "slow_network")
+    assert found.host == named
+    assert ("node-003 moves 7.3 times what the other hosts do" in found.text) is bool(named)
 
 
 def test_a_healthy_job_is_left_alone() -> None:
