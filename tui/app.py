@@ -69,8 +69,9 @@ class DistmonApp(App[int]):
         state: SessionState | None = None,
         environment: Mapping[str, str] | None = None,
         opening: tuple[str, object] | None = None,
+        follow: Callable[[], Path | None] | None = None,
     ) -> None:
-        """`opening` is the screen to begin with, and its subject."""
+        """`opening` is the screen to begin with, and its subject; `follow` says in which recording the shown one goes on."""
         environment = os.environ if environment is None else environment
         plain_colours = few_colours(environment)
         super().__init__(ansi_color=True if plain_colours else None)
@@ -94,7 +95,7 @@ class DistmonApp(App[int]):
         """The recording that is to stand beside that one."""
         self.wanted_run: list[str] | None = None
         """The words of the `distmon run` that the user has left it for."""
-        self._opening = opening
+        self._opening, self._follow = opening, follow
         self._measuring = False
         """Whether a thread looks at the state, which must then stay as it is."""
         self._own_filters = [AsciiFilter()] if ascii_only(environment) else []
@@ -164,6 +165,10 @@ class DistmonApp(App[int]):
             return
         self.take_events()
         if self.job is not None and self.job.restarting and not self.job.running:
+            self.exit(0)
+            return
+        if self._follow is not None and (path := self._follow()) is not None:
+            self.wanted = path
             self.exit(0)
             return
         now = time.monotonic()

@@ -7,6 +7,7 @@ import math
 import re
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -14,12 +15,15 @@ from pathlib import Path
 from distmon.core.errors import DistmonError, UsageError
 from distmon.replay.open_index import open_index
 from distmon.replay.player import FASTEST, SLOWEST, Player
+from distmon.replay.recorder import is_being_written
 from distmon.replay.report.mask import plain
 from distmon.replay.session_file import SessionFile, open_session
 from distmon.tui.cli.onward import Left, go_on, left
-from distmon.tui.cli.sessions import SESSION_HELP, resolve
+from distmon.tui.cli.sessions import SESSION_HELP, label, resolve
 from distmon.tui.terminal import can_show_app, run_app
 
+CLOCK_S = 1.0
+"""The last event of a session and the first of the next may be stamped in another order."""
 _TIME = re.compile(r"(?:(?:(\d+):)?(\d+):)?(\d+(?:\.\d+)?)s?")
 
 
@@ -52,8 +56,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def opened(path: Path, beside: Path | None) -> Left:
-    """Shows a recording from its start, with another one beside it if there is one, until the user leaves it."""
-    return _play(open_session(path), 1.0, 0.0, None, beside)
+    """Shows a recording, one under way as it goes on, with another one beside it if there is one, until the user leaves it."""
+    return _play(open_session(path), 1.0, math.inf if is_being_written(path) else 0.0, None, beside)
 
 
 def opening(beside: Path | None) -> tuple[str, Path] | None:
@@ -77,10 +81,32 @@ def _play(session: SessionFile, speed: float, start: float, at: str | None, besi
             start = moment_named(at)(player)
         if start > 0:
             player.seek(start)
-        app = DistmonApp(player, player, opening=first)
+        follow = partial(_follow, session.path, player) if player.behind_s is not None else None
+        app = DistmonApp(player, player, opening=first, follow=follow)
         return left(app, run_app(app))
     finally:
         player.close()
+
+
+def _follow(path: Path, player: Player) -> Path | None:
+    """Where the job that was followed goes on after a restart."""
+    return None if player.behind_s is not None else restarted_in(path, player.started_at + player.duration_s)
+
+
+def restarted_in(path: Path, ended: float) -> Path | None:
+    """The recording of a job that was started again after it had been recorded in `path`, up to `ended`; None where none is."""
+    for name in _next_names(label(path)):
+        candidate = path.with_name(name + path.name.removeprefix(label(path)))
+        with suppress(DistmonError):  # it is not there, or has no first line yet
+            if open_session(candidate).header.at >= ended - CLOCK_S:
+                return candidate
+    return None
+
+
+def _next_names(name: str) -> list[str]:
+    """NAME-2 of NAME, and NAME-3 of NAME-2, as a restart numbers them."""
+    numbered = re.fullmatch(r"(.+)-(\d+)", name)
+    return [f"{name}-2", *([f"{numbered[1]}-{int(numbered[2]) + 1}"] if numbered else [])]
 
 
 def moment_named(text: str) -> Callable[[Player], float]:
