@@ -11,6 +11,7 @@
 
 #include <limits.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -316,6 +317,19 @@ typedef struct {
     char bytes[ANSWER_BYTES];
 } Answer;
 
+static void ask_all(void *device, const Question *questions, Py_ssize_t count, Answer *answers) {
+    for (Py_ssize_t i = 0; i < count; i++) {
+        Question question = questions[i];
+        Answer answer = {0};
+        memcpy(answer.bytes, &question.version, sizeof question.version);
+        void *function = (void *)(uintptr_t)question.function;
+        answer.code = question.argument == NO_ARGUMENT
+                          ? ((int (*)(void *, void *))function)(device, answer.bytes)
+                          : ((int (*)(void *, int, void *))function)(device, question.argument, answer.bytes);
+        answers[i] = answer;
+    }
+}
+
 static PyObject *ask_driver(PyObject *module, PyObject *args) {
     unsigned long long handle;
     const char *given;
@@ -324,28 +338,211 @@ static PyObject *ask_driver(PyObject *module, PyObject *args) {
     if (!PyArg_ParseTuple(args, "Ky#", &handle, &given, &size))
         return NULL;
     Py_ssize_t count = size / (Py_ssize_t)sizeof(Question);
-    PyObject *packed = PyBytes_FromStringAndSize(NULL, count * (Py_ssize_t)sizeof(Answer));
-    if (packed == NULL)
-        return NULL;
-    char *answers = PyBytes_AsString(packed);
-    void *device = (void *)(uintptr_t)handle;
+    Question *questions = PyMem_Malloc((size_t)count * (sizeof(Question) + sizeof(Answer)) + 1);
+    if (questions == NULL)
+        return PyErr_NoMemory();
+    Answer *answers = (Answer *)(questions + count);
+    memcpy(questions, given, (size_t)count * sizeof *questions);
     /* A sick GPU can hold a call up for seconds: the others go on meanwhile. */
     Py_BEGIN_ALLOW_THREADS
-    for (Py_ssize_t i = 0; i < count; i++) {
-        Question question;
-        Answer answer;
-        memcpy(&question, given + i * (Py_ssize_t)sizeof question, sizeof question);
-        memset(&answer, 0, sizeof answer);
-        memcpy(answer.bytes, &question.version, sizeof question.version);
-        void *function = (void *)(uintptr_t)question.function;
-        answer.code = question.argument == NO_ARGUMENT
-                          ? ((int (*)(void *, void *))function)(device, answer.bytes)
-                          : ((int (*)(void *, int, void *))function)(device, question.argument, answer.bytes);
-        memcpy(answers + i * (Py_ssize_t)sizeof answer, &answer, sizeof answer);
-    }
+    ask_all((void *)(uintptr_t)handle, questions, count, answers);
     Py_END_ALLOW_THREADS
+    PyObject *packed = PyBytes_FromStringAndSize((const char *)answers, count * (Py_ssize_t)sizeof *answers);
+    PyMem_Free(questions);
     return packed;
 }
+
+/* ---- Caller: a thread that asks a driver and never runs Python ----------------------------------------------------- */
+
+typedef struct {
+    void *device;
+    Py_ssize_t begin, count;
+} Job;
+
+/* Of both threads; the called one lets go of it, for it may hang in a call for ever. */
+typedef struct {
+    PyThread_type_lock wanted, done;
+    int ended;
+    Py_ssize_t jobs, at, only;
+    Job *job;
+    Question *questions;
+    Answer *answers;
+} Work;
+
+enum { NONE = -1 };
+
+static void free_work(Work *work) {
+    if (work->wanted != NULL)
+        PyThread_free_lock(work->wanted);
+    if (work->done != NULL)
+        PyThread_free_lock(work->done);
+    free(work->job);
+    free(work->questions);
+    free(work->answers);
+    free(work);
+}
+
+static void run_caller(void *argument) {
+    Work *work = argument;
+    while (PyThread_acquire_lock(work->wanted, WAIT_LOCK) && !work->ended) {
+        for (Py_ssize_t i = 0; i < work->jobs; i++) {
+            Py_ssize_t only = __atomic_load_n(&work->only, __ATOMIC_ACQUIRE);
+            if (only != NONE && only != i)
+                continue;
+            __atomic_store_n(&work->at, i, __ATOMIC_RELEASE);
+            Job job = work->job[i];
+            ask_all(job.device, work->questions + job.begin, job.count, work->answers + job.begin);
+        }
+        __atomic_store_n(&work->at, NONE, __ATOMIC_RELEASE);
+        PyThread_release_lock(work->done);
+    }
+    free_work(work);
+}
+
+typedef struct {
+    PyObject_HEAD
+    Work *work;
+    int owing;
+} Caller;
+
+static int Caller_init(Caller *self, PyObject *args, PyObject *kwargs) {
+    (void)kwargs;
+    if (!PyArg_ParseTuple(args, "") || self->work != NULL)
+        return PyErr_Occurred() ? -1 : 0;
+    Work *work = calloc(1, sizeof *work);
+    if (work == NULL)
+        return PyErr_NoMemory(), -1;
+    work->at = work->only = NONE;
+    work->wanted = PyThread_allocate_lock();
+    work->done = PyThread_allocate_lock();
+    if (work->wanted == NULL || work->done == NULL) {
+        free_work(work);
+        return PyErr_NoMemory(), -1;
+    }
+    PyThread_acquire_lock(work->wanted, NOWAIT_LOCK);
+    PyThread_acquire_lock(work->done, NOWAIT_LOCK);
+    if (PyThread_start_new_thread(run_caller, work) == (unsigned long)-1) {
+        free_work(work);
+        PyErr_SetString(PyExc_RuntimeError, "can't start new thread");
+        return -1;
+    }
+    self->work = work;
+    return 0;
+}
+
+static void Caller_dealloc(Caller *self) {
+    PyTypeObject *type = Py_TYPE((PyObject *)self);
+    if (self->work != NULL) {
+        self->work->ended = 1;
+        PyThread_release_lock(self->work->wanted);
+    }
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+
+/* Room for so many; what is there is lost. 0, or -1 with an error set. */
+static int make_room(Work *work, Py_ssize_t jobs, Py_ssize_t questions) {
+    free(work->job);
+    free(work->questions);
+    free(work->answers);
+    work->jobs = 0;
+    work->job = calloc((size_t)jobs + 1, sizeof *work->job);
+    work->questions = calloc((size_t)questions + 1, sizeof *work->questions);
+    work->answers = calloc((size_t)questions + 1, sizeof *work->answers);
+    if (work->job == NULL || work->questions == NULL || work->answers == NULL)
+        return PyErr_NoMemory(), -1;
+    return 0;
+}
+
+static PyObject *Caller_ask(Caller *self, PyObject *given) {
+    Work *work = self->work;
+    Py_ssize_t total = 0;
+    if (self->owing || !PyList_Check(given)) {
+        PyErr_SetString(PyExc_RuntimeError, "the last answers have not been taken, or these are no questions");
+        return NULL;
+    }
+    Py_ssize_t jobs = PyList_Size(given);
+    for (int filling = 0; filling < 2; filling++) {
+        if (filling && make_room(work, jobs, total) < 0)
+            return NULL;
+        total = 0;
+        for (Py_ssize_t i = 0; i < jobs; i++) {
+            unsigned long long handle;
+            const char *questions;
+            Py_ssize_t size;
+            if (!PyArg_ParseTuple(PyList_GetItem(given, i), "Ky#", &handle, &questions, &size))
+                return NULL;
+            Py_ssize_t count = size / (Py_ssize_t)sizeof(Question);
+            if (filling) {
+                work->job[i] = (Job){(void *)(uintptr_t)handle, total, count};
+                memcpy(work->questions + total, questions, (size_t)count * sizeof(Question));
+            }
+            total += count;
+        }
+    }
+    work->jobs = jobs;
+    work->only = NONE;
+    self->owing = 1;
+    PyThread_release_lock(work->wanted);
+    Py_RETURN_NONE;
+}
+
+static PyObject *Caller_wait(Caller *self, PyObject *args) {
+    Work *work = self->work;
+    double timeout_s;
+    PyLockStatus status = PY_LOCK_ACQUIRED;
+    if (!PyArg_ParseTuple(args, "d", &timeout_s))
+        return NULL;
+    if (!self->owing)
+        return PyList_New(0);
+    Py_BEGIN_ALLOW_THREADS
+    status = PyThread_acquire_lock_timed(work->done, timeout_s > 0 ? (long long)(1e6 * timeout_s) : 0, 0);
+    Py_END_ALLOW_THREADS
+    if (status != PY_LOCK_ACQUIRED)
+        Py_RETURN_NONE;
+    self->owing = 0;
+    PyObject *found = PyList_New(work->jobs);
+    for (Py_ssize_t i = 0; found != NULL && i < work->jobs; i++) {
+        Job job = work->job[i];
+        PyObject *answers =
+            PyBytes_FromStringAndSize((const char *)(work->answers + job.begin), job.count * (Py_ssize_t)sizeof(Answer));
+        if (answers == NULL || PyList_SetItem(found, i, answers) < 0)
+            Py_CLEAR(found);
+    }
+    return found;
+}
+
+static PyObject *Caller_at(Caller *self, PyObject *unused) {
+    (void)unused;
+    return PyLong_FromSsize_t(__atomic_load_n(&self->work->at, __ATOMIC_ACQUIRE));
+}
+
+static PyObject *Caller_keep(Caller *self, PyObject *args) {
+    Py_ssize_t only;
+    if (!PyArg_ParseTuple(args, "n", &only))
+        return NULL;
+    __atomic_store_n(&self->work->only, only, __ATOMIC_RELEASE);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef Caller_methods[] = {
+    {"ask", (PyCFunction)Caller_ask, METH_O, "Begins to ask: (device, questions) of each, as for ask_driver."},
+    {"wait", (PyCFunction)Caller_wait, METH_VARARGS, "The answers to each; None where they are not all there in so many seconds."},
+    {"at", (PyCFunction)Caller_at, METH_NOARGS, "The place of the device that is asked now; -1 for none."},
+    {"keep", (PyCFunction)Caller_keep, METH_VARARGS, "Lets it ask that one alone of what is left."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot Caller_slots[] = {
+    {Py_tp_doc, "A thread that asks a driver and never runs Python: waking it is all that it costs."},
+    {Py_tp_new, PyType_GenericNew},
+    {Py_tp_init, Caller_init},
+    {Py_tp_dealloc, Caller_dealloc},
+    {Py_tp_methods, Caller_methods},
+    {0, NULL},
+};
+
+static PyType_Spec Caller_spec = {"_native.Caller", sizeof(Caller), 0, Py_TPFLAGS_DEFAULT, Caller_slots};
 
 static PyMethodDef functions[] = {
     {"core_usage", core_usage, METH_VARARGS, "Of /proc/stat and what the last call gave: that, the node's percentage, the cores'."},
@@ -359,4 +556,10 @@ static PyMethodDef functions[] = {
 
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_native", NULL, 0, functions, NULL, NULL, NULL, NULL};
 
-PyMODINIT_FUNC PyInit__native(void) { return PyModule_Create(&definition); }
+PyMODINIT_FUNC PyInit__native(void) {
+    PyObject *module = PyModule_Create(&definition), *caller = PyType_FromSpec(&Caller_spec);
+    if (module == NULL || caller == NULL || PyModule_AddObjectRef(module, "Caller", caller) < 0)
+        Py_CLEAR(module);
+    Py_XDECREF(caller);
+    return module;
+}

@@ -127,6 +127,8 @@ class Agent:
 
     def _tell_refusals(self) -> None:
         """How many strangers were turned away, at most once a minute: they could be thousands a second."""
+        if not self.publisher.has_refused:
+            return
         refused = self.publisher.refused
         if refused.total() > self._refusals_told and self._monotonic() >= self._tell_refusals_after:
             reasons = ", ".join(f"{count} for {reason}" for reason, count in sorted(refused.items()))

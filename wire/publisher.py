@@ -25,6 +25,7 @@ MAX_STRANGERS = 4096
 """Connections that may wait for their refusal at once."""
 FORGET_VIEWER_AFTER_S = 9.0
 _REQUESTS_PER_TURN = 256
+_AT_ONCE, _MORE_FOLLOW = int(zmq.NOBLOCK), int(zmq.NOBLOCK) | int(zmq.SNDMORE)
 _LINGER_MS = 300
 
 
@@ -158,6 +159,11 @@ class Publisher:
         """Clients that were not let in, and messages that were no request, by reason."""
         return self.bad_requests + self._gate.refused if self._gate is not None else self.bad_requests
 
+    @property
+    def has_refused(self) -> bool:
+        """Whether `refused` has any."""
+        return bool(self.bad_requests) or (self._gate is not None and bool(self._gate.refused))
+
     def wake_on(self, descriptor: int) -> None:
         """Lets `serve` return as soon as this file descriptor can be read."""
         self._poller.register(descriptor, zmq.POLLIN)
@@ -220,7 +226,7 @@ class Publisher:
                 routing_id, *frames = self._router.recv_multipart(zmq.NOBLOCK, copy=False)
             except zmq.Again:
                 return
-            user = user_of(routing_id)
+            user = user_of(routing_id) if self._gate is not None else ""
             if user is None or not self._admits(user):
                 self.bad_requests["revoked" if user else "key"] += 1
                 continue
@@ -249,7 +255,7 @@ class Publisher:
             headers = [self._header(name, piece, None if i else clock) for i, (name, piece) in enumerate(pieces)]
             bodies = [piece.body for _, piece in pieces]
             try:
-                self._router.send_multipart([routing_id, encode_header(*headers), *bodies], zmq.NOBLOCK)
+                self._send([routing_id, encode_header(*headers), *bodies])
             except zmq.Again:
                 return True
             except zmq.ZMQError as error:
@@ -260,6 +266,12 @@ class Publisher:
             viewer.sent += 1
             viewer.asked_ns = None
         return True
+
+    def _send(self, frames: list[bytes]) -> None:
+        """As send_multipart, which puts its flags together anew for every frame."""
+        for frame in frames[:-1]:
+            self._router.send(frame, _MORE_FOLLOW)
+        self._router.send(frames[-1], _AT_ONCE)
 
     def _next_message(self, viewer: _Viewer, waiting: list[Backlog]) -> list[tuple[str, Slice]]:
         """(stream, slice) of as many streams as the viewer takes in a message; `waiting` keeps those with more, in their turn."""

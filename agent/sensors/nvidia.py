@@ -27,6 +27,7 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 _END_WITHIN_S = 0.2
 _SETTLING_S = 3.0
 """After the driver is loaded, a GPU with ECC looks busy for a moment."""
+_LOG_EVERY_NS = 2 * 10**9 - 50_000_000
 _OK, _LOST, _SILENT, _UNREADABLE = "ok", "lost", "silent", "unreadable"
 _OF_AN_INSTANCE = "not reported for a MIG instance"
 _FROM_THE_LOG = "from the kernel's log: the driver hands out no events"
@@ -37,6 +38,9 @@ _ACTIVITY = (*gpm.FIELDS, "utilization_percent")
 class _Condition(NamedTuple):
     state: str
     reason: str = ""
+
+
+_WELL = _Condition(_OK)
 
 
 @dataclass(slots=True)
@@ -72,6 +76,11 @@ class NvidiaSensor:
         self._away = ""
         """Why the driver cannot be asked, while it cannot."""
         self._letting_go = False
+        self._order: list[_Row] = []
+        """The rows by index."""
+        self._troubled = True
+        """Not all GPUs were well at the last reading, or there was none."""
+        self._log_due_ns = 0
         self._kernel_log: Path | None = kernel_log
         """None once it could not be read."""
         self._log: XidLog | None = None
@@ -89,11 +98,11 @@ class NvidiaSensor:
         if self._nvml is None:
             self._come_back(now_ns)
         self._crews = read_all(self._crews, now_ns, self._answer_within_s)
-        rows = sorted(self._rows.values(), key=lambda row: row.index)
+        rows = self._in_order()
         gpus: list[GpuReading] = []
         conditions: list[_Condition] = []
         notices: list[Notice] = []
-        logged = self._logged_xids(rows)
+        logged = self._logged_xids(rows, now_ns)
         for row in rows:
             condition, fresh = self._hear(row, now_ns)
             conditions.append(condition)
@@ -105,8 +114,11 @@ class NvidiaSensor:
             if self._log is not None and fresh is not None and fresh.unavailable.pop("last_xid", "") and row.last_xid is not None:
                 fresh.notes["last_xid"] = _FROM_THE_LOG
             gpus += _readings(row, condition, fresh, now_ns)
-        notices += _notices_of_change(rows, conditions)
-        self._judge(conditions, now_ns)
+        # What runs once a second runs with cold caches: where all is well and was so before, there is nothing to judge.
+        troubled, self._troubled = self._troubled, conditions.count(_WELL) < len(conditions)
+        if troubled or self._troubled:
+            notices += _notices_of_change(rows, conditions)
+            self._judge(conditions, now_ns)
         return Reading({"gpus": gpus}, {} if gpus else {"gpus": "the NVIDIA driver shows no GPU"}, tuple(notices))
 
     def close(self) -> None:
@@ -149,6 +161,7 @@ class NvidiaSensor:
             row.missing = _Condition(_LOST, "it is no longer there")
         for number in range(count):
             self._find_gpu(number, now_ns)
+        self._order = []
         devices = [row.device for row in self._rows.values() if row.device is not None]
         self._crews = [Crew(devices)] if devices else []
 
@@ -175,8 +188,16 @@ class NvidiaSensor:
         row.device = NvidiaDevice(nvml, row.index, uuid, name, handle, self._system_memory)
         row.since_ns, row.last = now_ns, None
 
-    def _logged_xids(self, rows: list[_Row]) -> list[LoggedXid]:
+    def _in_order(self) -> list[_Row]:
+        if len(self._order) != len(self._rows):
+            self._order = sorted(self._rows.values(), key=lambda row: row.index)
+        return self._order
+
+    def _logged_xids(self, rows: list[_Row], now_ns: int) -> list[LoggedXid]:
         """Where a driver hands out no events, what the kernel's log newly says of them."""
+        if self._log is not None and now_ns < self._log_due_ns:
+            return []
+        self._log_due_ns = now_ns + _LOG_EVERY_NS
         if self._kernel_log is None or all(row.device is None or row.device.has_xid_events for row in rows):
             return []
         try:
@@ -199,7 +220,7 @@ class NvidiaSensor:
             return _Condition(_SILENT, f"its driver call has not returned for {(now_ns - heard_ns) / 1e9:.0f} s"), None
         if last is not None and last.failure:
             return _Condition(_UNREADABLE, last.failure), answer
-        return _Condition(_OK), answer
+        return _WELL, answer
 
     def _judge(self, conditions: list[_Condition], now_ns: int) -> None:
         """Lets go of the driver when no GPU can be read through it. Threads that hang keep it: they may yet return."""

@@ -3,6 +3,9 @@
 Waking a thread costs more than reading a healthy GPU, so one thread reads them all, one after the other. When it is not done
 in time, the GPU that it is at is left to it, and a new thread takes over the others: a call that does not return holds up its
 own GPU alone, and on a machine with slow calls there are soon as many threads as it takes.
+
+What every sample asks is asked by a second thread that never runs Python, where machine code was built: then the first one has
+the slow calls alone, and mostly sleeps.
 """
 
 from __future__ import annotations
@@ -10,11 +13,20 @@ from __future__ import annotations
 import threading
 import time
 from queue import Empty, SimpleQueue
+from typing import NamedTuple
 
+from distmon.agent.machine_code import native
 from distmon.agent.sensors.nvidia_device import NvidiaDevice
 
 _MOST_SLOW_AT_ONCE = 2
 """Slow calls can take 40 ms a GPU; the next sample should not find the thread still at them."""
+
+
+class _Order(NamedTuple):
+    """When a reading was asked for (CLOCK_MONOTONIC), and whether to ask what every sample needs, or just what is slow."""
+
+    now_ns: int
+    fast: bool
 
 
 class Crew:
@@ -26,10 +38,16 @@ class Crew:
         self._lock = threading.Lock()
         """Over `devices` and `_at`: a GPU is in one thread's hands at a time."""
         self._owing = False
+        self._orders = self._through = 0
+        """Given to the thread to do, and done by it, counted each on its own side: in between all GPUs are its own."""
+        self._caller = None if native is None else native.Caller()
+        self._called: list[NvidiaDevice] = []
+        """The GPUs that the other thread was asked about, at `_called_ns`."""
+        self._called_ns = 0
         self._settled = False
         """All GPUs have had their first slow reading."""
-        self._asked: SimpleQueue[int | None] = SimpleQueue()
-        """When a reading was asked for (CLOCK_MONOTONIC); None ends the thread."""
+        self._asked: SimpleQueue[_Order | None] = SimpleQueue()
+        """None ends the thread."""
         self._answered: SimpleQueue[None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="nvidia", daemon=True)
         self._thread.start()
@@ -39,11 +57,19 @@ class Crew:
         if not self.wait(0.0):
             return False
         self._owing = True
-        self._asked.put(now_ns)
+        if self._orders == self._through and self._caller is not None:
+            questions = [asked for device in self.devices if (asked := device.questions()) is not None]
+            if len(questions) == len(self.devices):
+                self._called, self._called_ns = self.devices, now_ns
+                self._caller.ask(questions)
+                return True
+        self._order(_Order(now_ns, fast=True))
         return True
 
     def wait(self, deadline: float) -> bool:
         """Until all have answered or `deadline` (time.monotonic) has come; whether they have."""
+        if self._called:
+            return self._hear(deadline)
         if self._owing:
             try:
                 self._answered.get(timeout=max(0.0, deadline - time.monotonic()))
@@ -52,8 +78,34 @@ class Crew:
             self._owing = False
         return True
 
+    def _order(self, order: _Order) -> None:
+        self._orders += 1
+        self._asked.put(order)
+
+    def _hear(self, deadline: float) -> bool:
+        """What the thread without Python was answered."""
+        assert self._caller is not None
+        answers = self._caller.wait(deadline - time.monotonic())
+        if answers is None:
+            return False
+        now_ns = self._called_ns
+        for device, answer in zip(self._called, answers, strict=True):
+            if device in self.devices:
+                device.hear(now_ns, answer)
+        self._called, self._owing = [], False
+        if any(device.is_slow_due(now_ns) for device in self.devices):
+            self._order(_Order(now_ns, fast=False))
+        return True
+
     def split(self) -> list[NvidiaDevice]:
         """Leaves it the GPU that it is at, and gives the others; [] when it is through or has no others."""
+        if self._called and self._caller is not None:
+            place = self._caller.at()
+            if place < 0 or self.devices != self._called:
+                return []
+            self._caller.keep(place)
+            self.devices = [self._called[place]]
+            return [device for device in self._called if device is not self._called[place]]
         with self._lock:
             if self._at is None:
                 return []
@@ -65,21 +117,25 @@ class Crew:
         """Ends the thread; False when it hangs in a call, and then it is left to itself."""
         self._asked.put(None)
         self._thread.join(timeout_s)
-        return not self._thread.is_alive()
+        through = self._caller is None or self._caller.wait(timeout_s) is not None
+        return through and not self._thread.is_alive()
 
     def _run(self) -> None:
-        while (now_ns := self._asked.get()) is not None:
-            for device in self.devices:
-                if self._begin(device):
-                    device.read(now_ns)
-            self._end()
-            self._answered.put(None)
+        while (order := self._asked.get()) is not None:
+            now_ns = order.now_ns
+            if order.fast:
+                for device in self.devices:
+                    if self._begin(device):
+                        device.read(now_ns)
+                self._end()
+                self._answered.put(None)
             due = [device for device in self.devices if device.is_slow_due(now_ns)]
             for device in due[: _MOST_SLOW_AT_ONCE if self._settled else None]:
                 if self._begin(device):
                     device.read_slow(now_ns)
             self._settled = True
             self._end()
+            self._through += 1
         for device in self.devices:
             device.close()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,13 +21,12 @@ from distmon.agent.sensors.nvidia_calls import (
     is_loss,
 )
 from distmon.agent.sensors.nvidia_fast import FAST, MEMORY, Questions
-from distmon.agent.sensors.nvidia_fast import Call as FastCall
 from distmon.agent.sensors.nvidia_gpm import FIELDS, NOT_ON_THIS_GPU, NOT_YET, Gpm, has_gpm
 
 _SLOW_EVERY_NS = 5 * 10**9
 _TRY_AGAIN_NS = 4 * 10**9
 """How often a lost GPU is looked for."""
-_MEMORY = MEMORY.fields
+_MEMORY = tuple(MEMORY.fields)
 _FAST_FIELDS = tuple(name for call in FAST for name in call.fields)
 _IN_INSTANCES = "it is split into instances, which report it themselves"
 _SHARED = "system memory, which this GPU shares"
@@ -93,6 +92,14 @@ class NvidiaDevice:
         """Asks what every sample needs, for `take`. Like `read_slow`, in one thread at a time."""
         self._answers.append(self._read(now_ns))
 
+    def questions(self) -> tuple[int, bytes] | None:
+        """What every sample asks, for `hear`; None where `read` has to: the first time, of a lost GPU, of one with instances."""
+        return None if self._questions is None or self._loss or self._instances else self._questions.packed
+
+    def hear(self, asked_ns: int, answers: bytes) -> None:
+        """As `read`, of questions that machine code has asked."""
+        self._answers.append(self._read(asked_ns, answers))
+
     def take(self) -> Answer | None:
         """The answer that has not been taken yet."""
         try:
@@ -117,7 +124,7 @@ class NvidiaDevice:
             for gpm in self._gpms.values():
                 gpm.close()
 
-    def _read(self, now_ns: int) -> Answer:
+    def _read(self, now_ns: int, answers: bytes | None = None) -> Answer:
         answer = Answer(now_ns)
         try:
             if self._loss:
@@ -125,14 +132,16 @@ class NvidiaDevice:
                     return Answer(now_ns, loss=self._loss)
                 self._tried_ns = now_ns
                 self._find_again()
-            self._ask_fast(answer.values, answer.unavailable)
-            answer.instances = [(instance, self._read_instance(instance)) for instance in self._instances]
+            self._ask_fast(answer.values, answer.unavailable, answers)
+            if self._instances:
+                answer.instances = [(instance, self._read_instance(instance)) for instance in self._instances]
         except self._nvml.NVMLError as error:
             # A GPU that was lost is lost until it answers, whatever its calls say meanwhile.
             self._loss, self._tried_ns = self._loss or in_words(error), now_ns
             return Answer(now_ns, loss=self._loss)
         self._loss = ""
-        answer.failure = _common_failure(answer)
+        if answer.unavailable:
+            answer.failure = _common_failure(answer)
         self._share_memory(answer)
         answer.slow_taken_ns, answer.slow_values = self._slow_taken_ns, self._slow_values
         answer.unavailable = self._slow_reasons | answer.unavailable
@@ -147,20 +156,18 @@ class NvidiaDevice:
         self._never.clear()
         self._counts.clear()
 
-    def _ask_fast(self, values: dict[str, Any], reasons: dict[str, str]) -> None:
+    def _ask_fast(self, values: dict[str, Any], reasons: dict[str, str], answers: bytes | None) -> None:
         """Fills in what every sample needs, and reasons where there is none. Raises NVMLError when the GPU is gone."""
         never = self._never
         if self._questions is None:
             self._questions = Questions(self._nvml, self._handle, [call for call in FAST if call.fields[0] not in never])
-        lasting: list[FastCall] = []
-        for call, code, numbers in self._questions.ask():
-            if not code:
-                values.update(zip(call.fields, call.values(*numbers), strict=True))
-            elif self._refused(call.fields, self._nvml.NVMLError(code), reasons):
-                lasting.append(call)
+        found, refusals = self._questions.ask() if answers is None else self._questions.told(answers)
+        values.update(found)
+        lasting = [call for call, code in refusals if self._refused(call.fields, self._nvml.NVMLError(code), reasons)]
         if lasting:
             self._questions.leave_out(lasting)
-        reasons.update((name, never[name]) for name in _FAST_FIELDS if name in never)
+        if never:
+            reasons.update([(name, never[name]) for name in _FAST_FIELDS if name in never])
 
     def _ask_slow(self, calls: Iterable[Call], values: dict[str, Any], reasons: dict[str, str]) -> None:
         """The same of the calls between samples."""
@@ -173,7 +180,7 @@ class NvidiaDevice:
             except self._nvml.NVMLError as error:
                 self._refused(fields, error, reasons)
 
-    def _refused(self, fields: tuple[str, ...], error: Any, reasons: dict[str, str]) -> bool:
+    def _refused(self, fields: Sequence[str], error: Any, reasons: dict[str, str]) -> bool:
         """Notes why there are no values; whether that lasts. Raises the error when the GPU is gone."""
         if is_loss(error):
             raise error
@@ -223,10 +230,10 @@ class NvidiaDevice:
 
     def _read_instance(self, instance: Instance) -> dict[str, Any]:
         values: dict[str, Any] = {}
-        for call, code, numbers in instance.memory.ask():
-            if not code:
-                values.update(zip(call.fields, call.values(*numbers), strict=True))
-            elif is_loss(error := self._nvml.NVMLError(code)):
+        found, refusals = instance.memory.ask()
+        values.update(found)
+        for _, code in refusals:
+            if is_loss(error := self._nvml.NVMLError(code)):
                 raise error
         try:
             values.update(zip(PROCESSES.fields, PROCESSES.ask(self._nvml, instance.handle), strict=True))

@@ -9,7 +9,7 @@ import struct
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from distmon.agent.machine_code import native
@@ -49,25 +49,8 @@ class Form(NamedTuple):
         return len(struct.unpack(f"@{self.layout}", bytes(_size(self))))
 
 
-class Call(NamedTuple):
-    """Fields of GpuReading, and the forms of the call for them: the first that the driver knows is used."""
-
-    fields: tuple[str, ...]
-    forms: tuple[Form, ...]
-    values: Callable[..., tuple[Any, ...]]
-    """Of the numbers, one for each field."""
-
-
-def _decimal(number: int) -> tuple[float]:
-    return (float(number),)
-
-
-def _thousandth(number: int) -> tuple[float]:
-    return (number / 1000,)
-
-
-def _as_it_is(*numbers: int) -> tuple[int, ...]:
-    return numbers
+def _thousandth(number: int) -> float:
+    return number / 1000
 
 
 @cache
@@ -75,53 +58,64 @@ def _in_words(bits: int) -> tuple[str, ...]:
     return tuple(words for bit, words in THROTTLE_REASONS if bits & bit)
 
 
-def _throttle(bits: int) -> tuple[list[str]]:
-    return ([*_in_words(bits)] if bits > 1 else [],)
+def _throttle(bits: int) -> list[str]:
+    return [*_in_words(bits)] if bits > 1 else []
+
+
+Value = tuple[str, int, Callable[[int], Any]]
+"""A field of GpuReading, which of a call's numbers it is, and what is made of that."""
+
+
+class Call(NamedTuple):
+    """The forms of a call, of which the first that the driver knows is used, and what it gives."""
+
+    values: tuple[Value, ...]
+    forms: tuple[Form, ...]
+
+    @property
+    def fields(self) -> list[str]:
+        return [name for name, _, _ in self.values]
 
 
 _VERSION_2_OF_MEMORY, _VERSION_1_OF_TEMPERATURE = 0x2000028, 0x100000C
 MEMORY = Call(
-    ("memory_used_bytes", "memory_total_bytes"),
+    (("memory_used_bytes", 1, int), ("memory_total_bytes", 0, int)),
     # As nvidia-smi counts: without what the driver keeps for itself, which the first version of the call adds to `used`.
     (
         Form("nvmlDeviceGetMemoryInfo_v2", "8xQ16xQ", version=_VERSION_2_OF_MEMORY),
         Form("nvmlDeviceGetMemoryInfo", "Q8xQ"),
     ),
-    lambda total, used: (used, total),
 )
 FAST = (
-    Call(("utilization_percent",), (Form("nvmlDeviceGetUtilizationRates", "I"),), _decimal),
+    Call((("utilization_percent", 0, float),), (Form("nvmlDeviceGetUtilizationRates", "I"),)),
     MEMORY,
     Call(
-        ("temperature_c",),
+        (("temperature_c", 0, float),),
         # NVIDIA will drop the first with CUDA 14; the other needs a driver of 2025.
         (
             Form("nvmlDeviceGetTemperature", "I", argument=0),
             Form("nvmlDeviceGetTemperatureV", "8xi", version=_VERSION_1_OF_TEMPERATURE),
         ),
-        _decimal,
     ),
-    Call(("power_w",), (Form("nvmlDeviceGetPowerUsage", "I"),), _thousandth),
-    Call(("energy_j",), (Form("nvmlDeviceGetTotalEnergyConsumption", "Q"),), _as_it_is),
-    Call(("sm_clock_mhz",), (Form("nvmlDeviceGetClockInfo", "I", argument=_SM_CLOCK),), _decimal),
+    Call((("power_w", 0, _thousandth),), (Form("nvmlDeviceGetPowerUsage", "I"),)),
+    Call((("energy_j", 0, int),), (Form("nvmlDeviceGetTotalEnergyConsumption", "Q"),)),
+    Call((("sm_clock_mhz", 0, float),), (Form("nvmlDeviceGetClockInfo", "I", argument=_SM_CLOCK),)),
     Call(
-        ("throttle",),
+        (("throttle", 0, _throttle),),
         # The other is its name before driver 535.
         (
             Form("nvmlDeviceGetCurrentClocksEventReasons", "Q"),
             Form("nvmlDeviceGetCurrentClocksThrottleReasons", "Q"),
         ),
-        _throttle,
     ),
 )
 """`energy_j` holds the counter itself, in millijoules."""
 
 
-class Answered(NamedTuple):
+class Refusal(NamedTuple):
     call: Call
     code: int
-    """NVML's; 0 is success."""
-    numbers: tuple[int, ...]
+    """NVML's."""
 
 
 class Questions:
@@ -132,15 +126,27 @@ class Questions:
         self._handle = _address(nvml, handle)
         self._bind([(call, 0) for call in calls])
 
-    def ask(self) -> list[Answered]:
-        """All calls, one after another."""
-        numbers = self._layout.unpack(self._ask_in_python() if native is None else native.ask_driver(self._handle, self._packed))
-        answered = [Answered(call, numbers[begin], numbers[begin + 1 : end]) for call, begin, end in self._places]
-        refused = [each.call for each in answered if each.code in (_FUNCTION_NOT_FOUND, _ARGUMENT_VERSION_MISMATCH)]
-        if any(call in refused and place + 1 < len(call.forms) for call, place, _ in self._bound):
-            self._bind([(call, place + (call in refused)) for call, place, _ in self._bound])
+    @property
+    def packed(self) -> tuple[int, bytes]:
+        """The device and the questions for machine code, whose answers are for `told`."""
+        return self._handle, self._packed
+
+    def ask(self) -> tuple[dict[str, Any], list[Refusal]]:
+        """Values by field, and the calls that gave none."""
+        return self.told(self._ask_in_python() if native is None else native.ask_driver(self._handle, self._packed))
+
+    def told(self, answers: bytes) -> tuple[dict[str, Any], list[Refusal]]:
+        """The same of what machine code was answered."""
+        numbers = self._layout.unpack(answers)
+        if not (self._unknown or any(map(numbers.__getitem__, self._codes))):
+            return {name: make(numbers[place]) for name, place, make in self._values}, []
+        refused = [Refusal(bound[0], numbers[at]) for bound, at in zip(self._bound, self._codes, strict=True) if numbers[at]]
+        too_new = [call for call, code in refused if code in (_FUNCTION_NOT_FOUND, _ARGUMENT_VERSION_MISMATCH)]
+        if any(call in too_new and place + 1 < len(call.forms) for call, place, _ in self._bound):
+            self._bind([(call, place + (call in too_new)) for call, place, _ in self._bound])
             return self.ask()
-        return [*answered, *self._unknown] if self._unknown else answered
+        absent = {name for call, _ in refused for name in call.fields}
+        return {n: make(numbers[place]) for n, place, make in self._values if n not in absent}, [*refused, *self._unknown]
 
     def leave_out(self, calls: Sequence[Call]) -> None:
         """They are not asked any more."""
@@ -149,12 +155,12 @@ class Questions:
     def _bind(self, calls: list[tuple[Call, int]]) -> None:
         """Each call in the form of that place, or in the next one that the library has."""
         self._bound: list[tuple[Call, int, Any]] = []
-        self._unknown: list[Answered] = []
+        self._unknown: list[Refusal] = []
         for call, first in calls:
             functions = ((place, self._function(call.forms[place].name)) for place in range(first, len(call.forms)))
             place, function = next((found for found in functions if found[1] is not None), (0, None))
             if function is None:
-                self._unknown.append(Answered(call, _FUNCTION_NOT_FOUND, ()))
+                self._unknown.append(Refusal(call, _FUNCTION_NOT_FOUND))
             else:
                 self._bound.append((call, place, function))
         forms = [call.forms[place] for call, place, _ in self._bound]
@@ -162,8 +168,11 @@ class Questions:
         addresses = ((_address(self._nvml, function), form) for (_, _, function), form in pairs)
         self._packed = b"".join(_QUESTION.pack(address, form.argument, form.version) for address, form in addresses)
         self._layout = struct.Struct("@" + "".join(f"q{form.layout}{_ANSWER_BYTES - _size(form)}x" for form in forms))
-        begins = [0, *accumulate(1 + form.numbers for form in forms)]
-        self._places = [(bound[0], *place) for bound, place in zip(self._bound, pairwise(begins), strict=True)]
+        self._codes = [0, *accumulate(1 + form.numbers for form in forms)][: len(forms)]
+        places = zip(self._bound, self._codes, strict=True)
+        self._values: list[Value] = [
+            (name, code + 1 + number, make) for (call, _, _), code in places for name, number, make in call.values
+        ]
 
     def _ask_in_python(self) -> bytes:
         """As native.ask_driver does it."""

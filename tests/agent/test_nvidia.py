@@ -355,6 +355,7 @@ def test_without_events_the_kernels_log_tells_the_xids(scenario: Scenario, play:
         file.write("6,2,2,-;usb 1-1: new device\n SUBSYSTEM=usb\n")
         file.write("4,3,3,-;NVRM: Xid (PCI:0000:42:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.\n")
         file.write("4,4,4,-;NVRM: Xid (PCI:0000:42:00): 79, again\n4,5,5,-;NVRM: Xid (PCI:zz): what is this\n")
+    player.read()  # the log is read every other second
     gpus = player.gpus()
     assert [gpu.last_xid for gpu in gpus] == [None, 79]
     assert "kernel's log" in gpus[1].notes["last_xid"] and "last_xid" not in gpus[1].unavailable
