@@ -22,6 +22,7 @@ from distmon.replay.session_file import open_session
 from distmon.tui.app import DistmonApp
 from distmon.tui.ports import Player as PlayerPort
 from distmon.tui.rewind import Rewind
+from distmon.tui.screens.against import AgainstPage
 from distmon.tui.screens.registry import SCREENS as ALL_SCREENS
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ def _events() -> list[AnyEvent]:
 
 
 EVENTS = _events()
+BESIDE = Script(ranks=3, nodes=2, seconds=30, step_s=0.25, gpus_per_node=1, epochs=5, seed=3)
+"""The session beside which the screen of A/B puts the shown one."""
 NOT_OF_A_SESSION = ("sessions", "launch")
 """Screens that are of no session."""
 SCREENS = tuple(screen.name for screen in ALL_SCREENS if screen.name not in NOT_OF_A_SESSION)
@@ -63,30 +66,39 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))  # the screen of scaling lists the recordings that are there
     monkeypatch.setattr("distmon.replay.index.KEYFRAME_BYTES", 16 << 10)
     monkeypatch.setattr("distmon.replay.index.KEYFRAME_RATIO", 0)
+    with Recorder(tmp_path / "beside.jsonl") as recorder:
+        for event in session(BESIDE):
+            recorder.write(event)
     return tmp_path / "s.jsonl"
 
 
 class Seen:
     """What one app shows, without the footer and the bar, which are the player's."""
 
-    def __init__(self, settle: Settle, text_grid: Grid, style_grid: Grid) -> None:
+    def __init__(self, settle: Settle, text_grid: Grid, style_grid: Grid, folder: Path) -> None:
         self._settle, self._text, self._style = settle, text_grid, style_grid
+        self._beside = folder / "beside.jsonl"
 
     async def open_all(self, app: DistmonApp, pilot: Pilot[int]) -> None:
         for screen in SCREENS:
-            app.cockpit.go(screen)
+            app.cockpit.go(screen, self._beside if screen == "against" else None)
+        await app.workers.wait_for_complete()
         await pilot.pause()
 
     async def rows(self, app: DistmonApp, pilot: Pilot[int], screen: str) -> Rows:
         app.cockpit.go(screen)
         app.frame()
         await self._settle(pilot)
+        page = app.cockpit.page
+        while isinstance(page, AgainstPage) and (page._busy or page._other is None):  # the other session follows
+            await app.workers.wait_for_complete()
+            await self._settle(pilot)
         return list(zip(self._text(app), self._style(app), strict=True))[: HEIGHT - 1]
 
 
 @pytest.fixture
-def seen(settle: Settle, text_grid: Grid, style_grid: Grid) -> Seen:
-    return Seen(settle, text_grid, style_grid)
+def seen(settle: Settle, text_grid: Grid, style_grid: Grid, path: Path) -> Seen:
+    return Seen(settle, text_grid, style_grid, path.parent)
 
 
 @pytest.mark.usefixtures("utc")
