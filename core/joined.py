@@ -70,7 +70,7 @@ def _row(rank: RankSteps, count: int) -> _Row | None:
     first, expected = batches[0].first_step, batches[0].first_step
     durations, waits, inputs = array("I"), array("I"), array("I")
     for start, steps, _, _, columns, numbers in batches:
-        if start != expected or columns is not USUAL or numbers.typecode != "I":
+        if start != expected or columns != USUAL or numbers.typecode != "I":  # equal: a state that was read has its own
             return None
         durations += numbers[:steps]
         inputs += numbers[steps : 2 * steps]
