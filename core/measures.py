@@ -198,8 +198,14 @@ def _rolling(state: SessionState, window_s: float, *, samples: bool) -> float | 
         return None
     end = _rolling_end(state, generation)
     starts = [g.first_start for gen in state.generations.values() for g in gen.ranks.values() if g.first_start is not None]
-    start = max(end - max(window_s, history.width_s), min(starts))
-    return history.between("samples" if samples else "steps", start, end) / (end - start) if end > start else None
+    ends = [r.last_end for r in generation.ranks.values() if r.last_end is not None]
+    begun = min(starts)
+    start = max(end - max(window_s, history.width_s), begun)
+    if end <= start:
+        return None
+    # Ranks are told of up to different moments: the last bin is filled as far as they are on average.
+    told = math.fsum(ends) / len(ends)
+    return history.between("samples" if samples else "steps", start, end, (begun, max(told, end))) / (end - start)
 
 
 def _rolling_end(state: SessionState, generation: Generation) -> float:

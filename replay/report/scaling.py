@@ -14,6 +14,7 @@ from distmon.replay.report.words import DASH, count, number, seconds, share
 
 LAWS = {"amdahl": "Amdahl", "gustafson": "Gustafson", "usl": "USL"}
 _PARAMETERS = {"serial": "serial share", "contention": "contention σ", "coherence": "coherence κ"}
+_LEAST_TOLD_S = 0.0005
 _KINDS = {
     "strong": "strong: an epoch has the same samples whatever the ranks",
     "weak": "weak: the samples of an epoch grow with the ranks",
@@ -131,7 +132,7 @@ def _factors(found: ScalingReport) -> Table:
 
 
 def _parts(found: ScalingReport) -> Table:
-    names = dict.fromkeys(name for row in found.points for name in row.parts_s)
+    names = dict.fromkeys(name for row in found.points for name, value in row.parts_s.items() if abs(value) >= _LEAST_TOLD_S)
     rows = [[part_name(name), *(seconds(row.parts_s.get(name, 0.0)) for row in found.points)] for name in names]
     whole = ["job", *(seconds(math.fsum(row.parts_s.values())) for row in found.points)]
     return Table(["part, mean of runs", *(count(row.ranks, "rank") for row in found.points)], [*rows, whole])

@@ -16,6 +16,7 @@ PHASE_NAMES = {
     "rest": "rest",
 }
 
+_LEAST_TOLD_S = 0.0005
 _DETAILED_NODES = 4
 """With more nodes than this their rails, cores and zones are in the JSON alone."""
 _CORES_IN_A_ROW = 8
@@ -200,10 +201,11 @@ def _step_table(session: model.Session) -> Table | None:
 
 def _wall_table(session: model.Session) -> Table | None:
     whole = session.duration_s
+    parts = {part: getattr(session.wall_split_s, part) for part in session.wall_split_s.__struct_fields__}
     rows = [
         [part.replace("_", " "), seconds(value), share(value, whole)]
-        for part in session.wall_split_s.__struct_fields__
-        if (value := getattr(session.wall_split_s, part)) is not None and (abs(value) >= 0.0005 or part in ("warmup", "steady"))
+        for part, value in parts.items()
+        if value is not None and (abs(value) >= _LEAST_TOLD_S or part in ("warmup", "steady"))
     ]
     return Table(["part", "time", "share"], [*rows, ["job", seconds(whole), share(whole, whole)]]) if rows else None
 
@@ -217,7 +219,8 @@ def _books_table(session: model.Session) -> Table | None:
     found = session.rank_seconds
     if found is None:
         return None
-    parts = [(name.replace("_", " "), value) for name, value in found.parts_rank_s.items() if value or name == "unexplained"]
+    told = {name: 0.0 if abs(value) < _LEAST_TOLD_S else value for name, value in found.parts_rank_s.items()}
+    parts = [(name.replace("_", " "), value) for name, value in told.items() if value or name == "unexplained"]
     rows = [[name, seconds(value), share(value, found.total_rank_s)] for name, value in [*parts, ("in all", found.total_rank_s)]]
     return Table(["part", "rank-seconds", "share"], rows)
 
@@ -268,6 +271,8 @@ def _energy(session: model.Session) -> list[tuple[str, str]]:
 
 def _energy_table(session: model.Session) -> Table | None:
     epochs = session.energy.epochs if session.energy else []
+    if not epochs:
+        return None
     rows = [[str(e.epoch + 1), unit(e.energy_j, "J"), f"± {unit(e.error_j, 'J', 2)}", unit(e.per_sample_j, "J")] for e in epochs]
     shown = rows if len(rows) <= _MOST_EPOCHS else [*rows[: _MOST_EPOCHS - 1], ["…", "", "", ""], rows[-1]]
     return Table(["epoch", "energy", "error", "per sample"], shown)

@@ -8,6 +8,7 @@ from distmon.core import events as ev
 from distmon.core.books import books
 from distmon.core.communication import communication, explanation
 from distmon.core.fold import apply
+from distmon.core.measures import rolling_throughput
 from distmon.core.state import SessionState
 from distmon.core.synthetic import Script, session
 from distmon.core.synthetic_faults import Trial, second_by_second
@@ -112,3 +113,11 @@ def test_warm_up_that_one_generation_knows_is_not_lost_where_another_does_not() 
     assert wall.warmup == pytest.approx(5.0, abs=0.11)
     assert wall.warmup + wall.steady == pytest.approx(5.0 + 10.3)
     assert wall.unexplained == pytest.approx(0.0, abs=1e-6)
+
+
+def test_the_rolling_speed_of_a_short_run_counts_what_lies_in_seconds_that_were_not_full() -> None:
+    state = SessionState()
+    apply(state, ev.JobStarted(at=100.0, job="j", command=["x"], np=1))
+    step = {"first_step": 0, "origin": 101.5, "start_ns": [0, 100_000_000, 200_000_000], "duration_ns": [100_000_000] * 3}
+    apply(state, ev.StepsRecorded(at=102.0, node="n", worker="w", rank=0, generation=0, samples=[32] * 3, **step))  # type: ignore[arg-type]
+    assert rolling_throughput(state) == pytest.approx(320.0)
