@@ -317,8 +317,7 @@ class History:
         column, total = self.columns[name], 0.0
         first = max(int((start - self.origin) / self.width_s), 0)
         for index in range(first, min(int((end - self.origin) / self.width_s) + 1, len(column))):
-            left = self.origin + index * self.width_s
-            right = left + self.width_s
+            left, right = float(self.origin + index * self.width_s), float(self.origin + (index + 1) * self.width_s)
             if left < filled[1] and filled[0] < right:
                 left, right = max(left, filled[0]), min(right, filled[1])
             total += column[index] * min(max((min(end, right) - max(start, left)) / (right - left), 0.0), 1.0)
