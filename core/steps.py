@@ -11,7 +11,7 @@ from operator import add
 from typing import TYPE_CHECKING, NamedTuple
 
 from distmon.core.arrivals import Arrivals
-from distmon.core.batches import NOTHING, PHASES, UNTIMED, USUAL, Batch, Int64s, Sums, add_up, sums_of
+from distmon.core.batches import NOTHING, PHASES, USUAL, Batch, Int64s, Sums, add_up, sums_of
 from distmon.core.columns import compiled_columns, compiled_fold, row_sums, spread_amounts
 from distmon.core.quantiles import EXACT_LIMIT, Quantiles, median
 
@@ -25,8 +25,6 @@ MAX_SERIES = 65_536
 MAX_BINS = 3_600
 _APART = 1_024
 """Ranks put their step times into bins up to so many steps apart: all at once would hold up a viewer for seconds."""
-_PACKED_APART = 64
-"""Likewise for the packing of their first steps, in batches."""
 
 if TYPE_CHECKING:
     Floats = array[float]
@@ -205,21 +203,8 @@ class RankSteps:
 
     def _checkpoint(self) -> None:
         self.checkpoints.extend(self.sums)
-        if len(self.checkpoints) == (1 + self.rank % _PACKED_APART) * len(NOTHING):
-            self.pack()
         if len(self.checkpoints) > EXACT_PREFIX * len(NOTHING):
             self.thin()
-
-    def pack(self) -> None:
-        """Makes one batch of the first ones, without their times: half of their memory is what surrounds the numbers."""
-        batches = self.first_batches
-        if len(batches) > 1 and all(batch.columns == USUAL and batch.numbers.typecode == "I" for batch in batches):
-            numbers = array("I")
-            for column in range(len(UNTIMED)):
-                for batch in batches:
-                    numbers += batch.numbers[column * batch.steps : (column + 1) * batch.steps]
-            first, count = batches[0], sum(batch.steps for batch in batches)
-            self.first_batches = [Batch(first.first_step, count, first.begin, batches[-1].end, UNTIMED, numbers)]
 
     def thin(self) -> None:
         """Leaves every second checkpoint."""
@@ -374,7 +359,7 @@ class Generation:
         ranks = self.ranks
         self.told += len(told)
         if compiled_fold is not None:
-            compiled_fold.add_batches(ranks, told, epoch, RankSteps, USUAL, EXACT_PREFIX, _PACKED_APART, RECENT_STEPS)
+            compiled_fold.add_batches(ranks, told, epoch, RankSteps, USUAL, EXACT_PREFIX, RECENT_STEPS)
         else:
             for rank, worker, batch in told:
                 if (made := ranks.get(rank)) is None:
