@@ -114,11 +114,13 @@ def decode_headers(frames: Sequence[bytes]) -> list[Header]:
         raise BadFrame("frames", f"{len(frames)} instead of 2 to {1 + MAX_BODIES}")
     if len(frames[0]) > bodies * MAX_HEADER_BYTES or sum(map(len, frames[1:])) > MAX_MESSAGE_BYTES:
         raise BadFrame("size", f"{' + '.join(str(len(frame)) for frame in frames)} bytes")
-    _check_version(frames[0], "header", several=bodies > 1)
     try:
         headers = [_header_decoder.decode(frames[0])] if bodies == 1 else _headers_decoder.decode(frames[0])
     except _DECODE_ERRORS as error:
+        _check_version(frames[0], "header", several=bodies > 1)
         raise BadFrame("header", str(error)) from None
+    for header in headers:
+        _expect_version(header.v)
     if len(headers) != bodies:
         raise BadFrame("frames", f"{bodies} bodies for {len(headers)} headers")
     return headers
@@ -141,18 +143,25 @@ def decode_request(frames: Sequence[bytes]) -> Request:
         raise BadFrame("frames", f"{len(frames)} instead of 1")
     if len(frames[0]) > MAX_REQUEST_BYTES:
         raise BadFrame("size", f"{len(frames[0])} bytes")
-    _check_version(frames[0], "request")
     try:
-        return _request_decoder.decode(frames[0])
+        request = _request_decoder.decode(frames[0])
     except _DECODE_ERRORS as error:
+        _check_version(frames[0], "request")
         raise BadFrame("request", str(error)) from None
+    _expect_version(request.v)
+    return request
 
 
 def _check_version(data: bytes, otherwise: str, *, several: bool = False) -> None:
+    """Of what could not be read: it may be of a version that reads differently."""
     try:
         found = _versions_decoder.decode(data) if several else [_version_decoder.decode(data)]
     except _DECODE_ERRORS as error:
         raise BadFrame(otherwise, str(error)) from None
     for version in found:
-        if version.v != WIRE_VERSION:
-            raise BadFrame("version", f"{version.v}, this side speaks {WIRE_VERSION}")
+        _expect_version(version.v)
+
+
+def _expect_version(found: int) -> None:
+    if found != WIRE_VERSION:
+        raise BadFrame("version", f"{found}, this side speaks {WIRE_VERSION}")
