@@ -30,14 +30,15 @@ STREAMS = """## Seeded streams
 
 Through the fold and the verdicts, second by second, as a viewer gets them (`core/synthetic_faults.py`): steps of 100 ms whose
 noise is that of real runs, delays of 4 to 12 % of the step on a drawn rank from about step 200 on, 500 steps. Trials of each
-cause, seeds {first:,} on, which no constant was looked for with: {sizes}. With more than {many} ranks: {few} alone.
+cause, seeds {first:,} on, which no constant was looked for with:
+{sizes}. With more than {many} ranks: {few} alone.
 Steps until named count from the fault's first step to the look, once a second, that first named all of it.
 """
 HEALTHY = """
 ## While nothing is wrong
 
-{steps:,} steps of jobs without a fault, {runs} runs of {length:,} steps ({sizes}; seeds {first:,} on), and the steps before the
-faults above. Every verdict of any kind but that all is well counts as false, as often as it comes up.
+{steps:,} steps of jobs without a fault, {runs} runs of {length:,} steps
+({sizes}; seeds {first:,} on), and the steps before the faults above. Every verdict of any kind but that all is well counts as false, as often as it comes up.
 """
 SOON = """
 ## How soon a small delay is named
@@ -60,7 +61,7 @@ REAL = """
 
 Under horovodrun on one machine of {cores} cores (load {load:.1f} when they began), by `tests/truth/job.py`: steps of about
 100 ms, delays of 8 to 12 ms on a drawn rank from step {begin} to {end} of {steps}, as the job's own log says. `cpu_hog` is a
-process that spins on the core of that rank alone, `stopped` stops the rank for {stop:.0f} s. Seeds {seeds}. The gain is measured
+niced process that spins on the core of that rank alone, `stopped` stops the rank for {stop:.0f} s. Seeds {seeds}. The gain is measured
 against the steps after the fault; what else the machine did meanwhile is in it. Send, memory and a slow link are tried on the
 streams alone: there is one host here, and its memory is not ours to fill.
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.truth.matrix import Matrix, run, trials
+from tests.truth.matrix import Matrix, first_named, run, small_delays, trials
 
 
 def test_causes_are_named_with_their_rank_and_nobody_else_is() -> None:
@@ -12,3 +12,11 @@ def test_causes_are_named_with_their_rank_and_nobody_else_is() -> None:
     assert matrix.share_right >= 0.97, "\n".join(matrix.lines())
     assert not matrix.false
     assert sum(matrix.gains) >= 0.8 * len(matrix.gains)
+
+
+def test_small_delays_are_named_in_time_and_nobody_else_is() -> None:
+    slight = [first_named(trial) for trial in small_delays(2, 0.02, range(40))]
+    plain = [first_named(trial) for trial in small_delays(2, 0.08, range(20))]
+    assert sum(steps is not None and steps <= 150 for steps, _ in slight) >= 39
+    assert all(steps is not None and steps <= 25 for steps, _ in plain)
+    assert sum(other for _, other in [*slight, *plain]) <= 1
