@@ -38,7 +38,8 @@ HEALTHY = """
 ## While nothing is wrong
 
 {steps:,} steps of jobs without a fault, {runs} runs of {length:,} steps
-({sizes}; seeds {first:,} on), and the steps before the faults above. Every verdict of any kind but that all is well counts as false, as often as it comes up.
+({sizes}; seeds {first:,} on), and the steps before the faults above.
+Every verdict of any kind but that all is well counts as false, as often as it comes up.
 """
 SOON = """
 ## How soon a small delay is named
@@ -61,9 +62,9 @@ REAL = """
 
 Under horovodrun on one machine of {cores} cores (load {load:.1f} when they began), by `tests/truth/job.py`: steps of about
 100 ms, delays of 8 to 12 ms on a drawn rank from step {begin} to {end} of {steps}, as the job's own log says. `cpu_hog` is a
-niced process that spins on the core of that rank alone, `stopped` stops the rank for {stop:.0f} s. Seeds {seeds}. The gain is measured
-against the steps after the fault; what else the machine did meanwhile is in it. Send, memory and a slow link are tried on the
-streams alone: there is one host here, and its memory is not ours to fill.
+niced process that spins on the core of that rank alone, `stopped` stops the rank for {stop:.0f} s. Seeds {seeds}. The gain is
+measured against the steps after the fault; what else the machine did meanwhile is in it. Send, memory and a slow link are tried
+on the streams alone: there is one host here, and its memory is not ours to fill.
 """
 
 
