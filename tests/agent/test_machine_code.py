@@ -6,6 +6,7 @@ import ctypes
 import os
 import re
 import struct
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ def test_it_is_built() -> None:
 
 
 @given(st.lists(STAT, min_size=1, max_size=4))
-@settings(max_examples=80)
+@settings(max_examples=40)
 @example([b"cpu 1 2 3 4\ncpu0 1 1 1 1", b"cpu 10 2 3 3\ncpu1 5 5 5 5"])
 @example([b"cpu 0 0 0 0", b"cpu 12345 0 0 87655 0 0 0 0", b"cpu 12346 0 0 87655 0 0 0 0"])
 def test_the_use_of_cores(texts: list[bytes]) -> None:
@@ -69,7 +70,7 @@ def test_the_use_of_cores(texts: list[bytes]) -> None:
         max_size=5,
     ).map(b"\n".join)
 )
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_the_traffic_of_interfaces(text: bytes) -> None:
     assert network.counts_of(text) == network.counts_python(text)
 
@@ -79,7 +80,7 @@ def test_the_traffic_of_interfaces(text: bytes) -> None:
         st.sampled_from([b"", b"0", b"12\n", b" 7 \n", b"-4", b"N/A", b"1 2", b"9" * 18, b"9" * 19, b"0" * 4099]), max_size=6
     )
 )
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_numbers_of_many_files(texts: list[bytes]) -> None:
     files = []
     try:
@@ -127,6 +128,7 @@ def test_a_process_with_any_name(tmp_path: Path, name: str) -> None:
 
 
 @given(st.binary(max_size=60), st.integers(0, 300))
+@settings(max_examples=40)
 def test_what_is_no_line_of_a_process_is_left_to_python(junk: bytes, at: int) -> None:
     assert native is not None
     good = f"77 (x) S {'1 ' * 11}70 8 0 0 20 0 12 0 99 10 345 0 0\n".encode()
@@ -165,3 +167,43 @@ def test_a_drivers_function_is_called_with_what_it_needs() -> None:
     answers = native.ask_driver(0x1234, questions)
     assert seen == [(0x1234, None, 7), (0x1234, 3, 0)]
     assert struct.unpack("@qQQ48xqQQ48x", answers) == (0, 7, 2**63, 15, 0, 0)
+
+
+KEPT: list[object] = []
+"""Functions that a thread may still be in when its test is over."""
+
+
+def test_a_call_that_hangs_is_left_to_itself_and_the_rest_is_taken_over() -> None:
+    released = threading.Event()
+    asked: list[int] = []
+
+    def answered(device: int, answer: Any) -> int:
+        asked.append(device)
+        if device == 2:
+            released.wait(20.0)
+        answer[0] = 100 + device
+        return device
+
+    function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_uint64))(answered)
+    question = struct.pack("@qiI", ctypes.cast(function, ctypes.c_void_p).value, -1, 0)
+    assert native is not None
+    caller = native.Caller()
+    assert caller.wait(0.0) == [] and caller.at() == -1
+    caller.ask([(device, question) for device in (1, 2, 3)])
+    with pytest.raises(RuntimeError):
+        caller.ask([])
+    while caller.at() != 1:
+        assert caller.wait(0.01) is None
+    caller.keep(1)
+    released.set()
+    first, second, third = caller.wait(20.0) or (b"", b"", b"")
+    assert [struct.unpack_from("@qQ", answers) for answers in (first, second, third)] == [(1, 101), (2, 102), (0, 0)]
+    assert asked == [1, 2] and caller.at() == -1
+    caller.ask([(3, question * 2)])
+    (last,) = caller.wait(20.0) or (b"",)
+    assert struct.unpack("@qQ56xqQ56x", last) == (3, 103, 3, 103)
+    released.clear()
+    KEPT.append(function)
+    caller.ask([(2, question)])
+    del caller  # while it hangs: its thread lets go of everything once it is back
+    released.set()
