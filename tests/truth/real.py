@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from distmon.core import measures
@@ -43,6 +43,8 @@ class RealTrial:
     """Steps from the first delay in the job's own log to the first right naming."""
     gain: tuple[float, float] | None
     measured_gain: float | None
+    load: float = 0.0
+    """Of the machine in the job's last minute."""
 
 
 def run(cause: str, ranks: int, seed: int) -> RealTrial:
@@ -58,7 +60,9 @@ def run(cause: str, ranks: int, seed: int) -> RealTrial:
         if done.returncode:
             raise RuntimeError(f"{' '.join(command)} exited {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
         log = (Path(folder) / f"rank{rank}.jsonl").read_text().splitlines()
-        return _judged(cause, ranks, rank, delay, recording, json.loads(log[0])["step"] if log else None)
+        load = os.getloadavg()[0]
+        trial = _judged(cause, ranks, rank, delay, recording, json.loads(log[0])["step"] if log else None)
+        return replace(trial, load=load)
 
 
 def _judged(cause: str, ranks: int, rank: int, delay: float, recording: Path, first: int | None) -> RealTrial:
@@ -96,8 +100,8 @@ def _measured_gain(state: SessionState) -> float:
 
 def lines(sizes: Iterable[int], seeds: range) -> Iterator[str]:
     """A Markdown row for each job as it ends, and a sentence on all."""
-    yield "| ranks | cause | rank | delay | said | right | named after | gain told | gain measured |"
-    yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+    yield "| ranks | cause | rank | delay | said | right | named after | gain told | gain measured | load |"
+    yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
     right, gains, count = 0, list[bool](), 0
     for ranks in sizes:
         for cause in CAUSES:
@@ -124,5 +128,6 @@ def _row(trial: RealTrial) -> str:
         "–" if trial.named_after is None else f"{trial.named_after} steps",
         gain,
         measured,
+        f"{trial.load:.1f}",
     ]
     return "| " + " | ".join(cells) + " |"
