@@ -6,6 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 from distmon.agent.gpu_ranks import GpuRanks
@@ -167,6 +168,8 @@ class _Threaded:
         self._notices = notices
         self._turn = _Turn(every_s)
         self._may_block: Callable[[], bool] = getattr(sensor, "may_block", lambda: True)
+        self._begin: Callable[[int], None] = getattr(sensor, "begin", lambda now_ns: None)
+        self._begun = False
         self.settled: Callable[[], bool] = getattr(sensor, "settled", lambda: True)
         self._last: tuple[int, Reading] | None = None
         self._asked_ns = 0
@@ -185,8 +188,10 @@ class _Threaded:
             self._idle.clear()
             self._wanted.release()
         else:
-            # Waking a thread costs more than most readings.
-            self._take()
+            # Read in this thread, for waking another one costs more than most readings; last, if it asks a driver meanwhile.
+            with suppress(Exception):  # what fails here fails in the reading too, where it is told
+                self._begin(now_ns)
+            self._begun = True
 
     def wait(self, deadline: float) -> None:
         """For the answer to what was asked, until `deadline` (time.monotonic) at the latest."""
@@ -195,6 +200,9 @@ class _Threaded:
 
     def result(self, now_ns: int) -> tuple[Reading, float]:
         """The reading and its age in seconds, 0 for one that was just taken."""
+        if self._begun:
+            self._begun = False
+            self._take()
         if self._idle.is_set() and self._last is not None:
             return self._last[1], (now_ns - self._last[0]) / 1e9
         last, now_ns = self._last, time.monotonic_ns()

@@ -33,7 +33,8 @@ class Reading(NamedTuple):
 class Sensor(Protocol):
     """One source. `read` may raise OSError or ValueError: then its fields are absent with that as the reason.
 
-    One that blocks at times only may have a method `may_block() -> bool` that says whether the next read can.
+    One that blocks at times only may have a method `may_block() -> bool` that says whether the next read can, and a method
+    `begin(now_ns)`, which is called some time before that read where it cannot.
     One that reads a lesser source until a better one has started may have `settled() -> bool`: False while that can still come.
     """
 

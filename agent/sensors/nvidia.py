@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from distmon.agent.machine_code import native
 from distmon.agent.sensors import nvidia_gpm as gpm
 from distmon.agent.sensors import nvidia_library
 from distmon.agent.sensors.base import KernelFile, Notice, Reading, Roots
@@ -71,6 +72,9 @@ class NvidiaSensor:
         self._answer_within_s = answer_within_s
         self._nvml: Nvml = None
         self._crews: list[Crew] = []
+        self._asked: list[Crew] = []
+        """Those that were asked by `begin`, at `_asked_ns`."""
+        self._asked_ns = -1
         self._rows: dict[str, _Row] = {}
         """By UUID."""
         self._away = ""
@@ -91,13 +95,19 @@ class NvidiaSensor:
         """Only while the driver is taken up or let go of: GPUs are asked by threads of their own, with a deadline."""
         return self._nvml is None or self._letting_go
 
+    def begin(self, now_ns: int) -> None:
+        """Has the GPUs asked while others are read, where that takes no turns at Python's lock."""
+        if native is not None and self._nvml is not None and not self._letting_go:
+            self._asked, self._asked_ns = [crew for crew in self._crews if crew.ask(now_ns)], now_ns
+
     def read(self, now_ns: int) -> Reading:
         """All GPUs, with those that do not answer. Raises DriverError while not one has ever been seen."""
         if self._letting_go:
             self.close()
         if self._nvml is None:
             self._come_back(now_ns)
-        self._crews = read_all(self._crews, now_ns, self._answer_within_s)
+        asked = self._asked if self._asked_ns == now_ns else None
+        self._crews = read_all(self._crews, now_ns, self._answer_within_s, asked)
         rows = self._in_order()
         gpus: list[GpuReading] = []
         conditions: list[_Condition] = []

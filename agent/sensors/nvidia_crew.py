@@ -150,9 +150,12 @@ class Crew:
             self._at = None
 
 
-def read_all(crews: list[Crew], now_ns: int, within_s: float) -> list[Crew]:
-    """Has every GPU read, in `within_s` where all is well and in twice that where one hangs; gives the crews, with new ones."""
-    asked = [crew for crew in crews if crew.ask(now_ns)]
+def read_all(crews: list[Crew], now_ns: int, within_s: float, asked: list[Crew] | None = None) -> list[Crew]:
+    """Has every GPU read, in `within_s` where all is well and in twice that where one hangs; gives the crews, with new ones.
+
+    `asked` are those of which `ask` was true already.
+    """
+    asked = [crew for crew in crews if crew.ask(now_ns)] if asked is None else asked
     deadline = time.monotonic() + within_s
     late = [crew for crew in crews if crew not in asked or not crew.wait(deadline)]
     fresh = [Crew(others) for crew in late if (others := crew.split())]
