@@ -106,8 +106,14 @@ def lines(sizes: Iterable[int], seeds: range) -> Iterator[str]:
     for ranks in sizes:
         for cause in CAUSES:
             for seed in seeds:
-                trial = run(cause, ranks, seed)
-                right, count = right + trial.right, count + 1
+                count += 1
+                try:
+                    trial = run(cause, ranks, seed)
+                except (RuntimeError, subprocess.TimeoutExpired) as error:
+                    sys.stderr.write(f"{error}\n")
+                    yield f"| {ranks} | {cause} | – | – | the job failed | no | – | – | – | {os.getloadavg()[0]:.1f} |"
+                    continue
+                right += trial.right
                 if trial.gain is not None and trial.measured_gain is not None:
                     gains.append(trial.gain[0] <= trial.measured_gain <= trial.gain[1])
                 yield _row(trial)
