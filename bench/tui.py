@@ -131,6 +131,38 @@ class Cost(NamedTuple):
         return f"its main thread {self.main_thread:.1f} %, load {os.getloadavg()[0]:.1f}"
 
 
+class LastRow:
+    """What stands in the terminal's last row: only cells that change are written, so that words may come in pieces."""
+
+    def __init__(self) -> None:
+        self.cells = [" "] * COLUMNS
+        self._row, self._column, self._rest = 0, 0, b""
+
+    @property
+    def text(self) -> str:
+        return "".join(self.cells)
+
+    def take(self, data: bytes) -> None:
+        data, end = self._rest + data, 0
+        for found in SEQUENCE.finditer(data):
+            self._put(data[end : found.start()])
+            end = found.end()
+            if found[1]:
+                self._row, self._column = int(found[1]), int(found[2]) - 1
+        begun = data.find(b"\x1b", end)  # a sequence of which the rest is still to come
+        self._put(data[end : begun if begun >= 0 else len(data)])
+        self._rest = data[begun:] if begun >= 0 else b""
+
+    def _put(self, text: bytes) -> None:
+        for character in text.decode(errors="ignore"):
+            if self._row == ROWS and self._column < COLUMNS:
+                self.cells[self._column] = character
+            self._column += 1
+
+
+SEQUENCE = re.compile(rb"\x1b\[(\d+);(\d+)H|\x1b\[[?>=]?[\d;:]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[=>78]|[\r\n]")
+
+
 class Watched:
     """The app on a pseudo-terminal."""
 
@@ -143,6 +175,7 @@ class Watched:
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
         self.bytes = 0
         self.frames: list[float] = []
+        self.last_row: LastRow | None = None
 
     def until(self, found: Callable[[bytes], bool]) -> None:
         seen = b""
@@ -158,6 +191,8 @@ class Watched:
         data = os.read(self.master, 1 << 16)
         self.bytes += len(data)
         self.frames += [float(found) for found in DRAWN.findall(data)]
+        if self.last_row is not None:
+            self.last_row.take(data)
         return data
 
     def watch(self, seconds: float) -> None:
@@ -225,16 +260,17 @@ def steady(ranks: int, nodes: int, **environment: str) -> Cost:
 def key_to_paint(ranks: int, nodes: int) -> list[float]:
     """Milliseconds from writing a key to reading the words that it puts on the screen."""
     app = Watched(ranks, nodes, LOG_LINES_PER_S)
+    app.last_row = row = LastRow()
     app.until(partial(contains, READY))
     app.watch(SETTLE_S)
     times = []
     for number in range(KEYS):
         # Reversing the order of the ranks says which end comes first, in turn.
-        words = b"largest first" if number % 2 == 0 else b"smallest first"
+        words = "largest first" if number % 2 == 0 else "smallest first"
         app.watch(0.05)
         begun = time.perf_counter()
         os.write(app.master, b"S")
-        app.until(partial(contains, words))
+        app.until(partial(stands, words, row))
         times.append((time.perf_counter() - begun) * 1e3)
     app.end()
     return sorted(times)
@@ -242,6 +278,10 @@ def key_to_paint(ranks: int, nodes: int) -> list[float]:
 
 def contains(words: bytes, seen: bytes) -> bool:
     return words in seen
+
+
+def stands(words: str, row: LastRow, seen: bytes) -> bool:
+    return words in row.text
 
 
 def main() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 from unittest.mock import patch
 
@@ -98,6 +99,7 @@ class Terminal:
         return wrong
 
 
+@lru_cache(4096)
 def _cell(character: str, style: Style) -> Cell:
     marks = frozenset(mark for mark in ("bold", "dim", "reverse") if getattr(style, mark))
     return Cell(character, _name(style.color), _name(style.bgcolor), marks)
