@@ -67,10 +67,12 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     done = {name: _told(name, _sweep(folder / name, script)) for name, script in SWEEPS.items()}
     done |= {name: _told(name, _elastic(folder / f"{name}.jsonl.zst", flags)) for name, flags in ELASTIC.items()}
+    failed = [name for name, good in done.items() if not good]
+    for name in ELASTIC.keys() & set(failed):
+        (folder / f"{name}.jsonl.zst").unlink(missing_ok=True)  # a sweep knows itself what is missing of it
     blocks, missing = figures(folder), list[str]()
     for page in sorted(DOCS.glob("redo_*.md")):
         page.write_text(_filled(page.read_text(encoding="utf-8"), blocks, missing), encoding="utf-8")
-    failed = [name for name, good in done.items() if not good]
     if failed or missing:
         sys.exit(f"failed: {', '.join(failed) or 'none'}; figures left as they were: {', '.join(missing) or 'none'}")
 
