@@ -64,7 +64,8 @@ Under horovodrun on one machine of {cores} cores (load {load:.1f} when they bega
 100 ms, delays of 8 to 12 ms on a drawn rank from step {begin} to {end} of {steps}, as the job's own log says. `cpu_hog` is a
 niced process that spins on the core of that rank alone, `stopped` stops the rank for {stop:.0f} s. Seeds {seeds}. The gain is
 measured against the steps after the fault; what else the machine did meanwhile is in it. Send, memory and a slow link are tried
-on the streams alone: there is one host here, and its memory is not ours to fill.
+on the streams alone: there is one host here, and its memory is not ours to fill. What was said of the whole job before the fault
+began is not held against the verdicts on it.
 """
 
 

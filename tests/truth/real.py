@@ -71,7 +71,7 @@ def _judged(cause: str, ranks: int, rank: int, delay: float, recording: Path, fi
         expected = set()
     guilty = None if cause == "healthy" else rank
     state, told, named = SessionState(), list[Verdict](), None
-    victims, stalls = set[int](), set[Named]()
+    victims, stalls, before = set[int](), set[Named](), set[Named]()
     for event in open_session(recording).events(Notes()):
         apply(state, event)
         step = measures.steps(state)
@@ -79,11 +79,13 @@ def _judged(cause: str, ranks: int, rank: int, delay: float, recording: Path, fi
             continue
         told = verdicts(state)
         blamed = blaming(told)
+        if step < BEGIN and cause != "healthy":
+            before |= {one for one in blamed if one[1] is None}
         stalls |= {one for one in blamed if one[0] == "stall" and one[1] is not None}
         victims |= {who for _, who, _ in blamed if who is not None and who != guilty}
         if named is None and first is not None and expected <= blamed:
             named = step - first
-    said = {one for one in blaming(told) if one[0] not in OF_THE_MACHINE} | (stalls if cause == "stopped" else set())
+    said = {one for one in blaming(told) - before if one[0] not in OF_THE_MACHINE} | (stalls if cause == "stopped" else set())
     gain = next((v.gain_percent for v in told if (v.kind, v.rank, v.phase) in expected), None)
     measured = _measured_gain(state) if cause in PHASES else None
     words = [" ".join(str(part) for part in one if part is not None) for one in sorted(said, key=str)]
