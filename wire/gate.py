@@ -29,6 +29,7 @@ _FAILURES = {
     zmq.EVENT_ACCEPT_FAILED: "accept",
 }
 """What ZeroMQ reports -> the reason to count it by: silent or half-open, clear or for another agent, unknown key, no room."""
+_REPORTS_PER_TURN = 10_000
 _MONITOR_MARK = 100_000
 """Reports that may wait. Beyond it ZeroMQ's own thread would wait for this one."""
 
@@ -63,14 +64,16 @@ class Gate:
             raise DistmonError("nobody would check the keys of viewers; start the agent again")
 
     def watch(self, router: zmq.Socket[bytes], poller: zmq.Poller) -> zmq.Socket[bytes]:
-        """Lets a poller wake for `answer`; gives the reports of refusals at a socket, for `count`, to be closed with it."""
+        """Lets a poller wake for `answer`; gives the reports of refusals at a socket, for `count`, to be closed with it.
+
+        For those it does not wake: with many strangers that would be most of what an agent does.
+        """
         address = f"inproc://distmon.refusals.{id(router):x}"
         router.monitor(address, sum(_FAILURES))
         reports = self.context.socket(zmq.PAIR)
         reports.setsockopt(zmq.LINGER, 0)
         reports.setsockopt(zmq.RCVHWM, _MONITOR_MARK)
         reports.connect(address)
-        poller.register(reports, zmq.POLLIN)
         poller.register(self._answers, zmq.POLLIN)
         return reports
 
@@ -85,7 +88,7 @@ class Gate:
 
     def count(self, reports: zmq.Socket[bytes]) -> None:
         """Counts who was refused at a socket."""
-        for _ in range(_ANSWERS_PER_TURN):
+        for _ in range(_REPORTS_PER_TURN):
             try:
                 report = reports.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:

@@ -171,10 +171,12 @@ class Publisher:
     def serve(self, timeout_s: float) -> None:
         """Sends what is due, then waits up to `timeout_s` for viewers' requests and answers them."""
         self.send()
-        if self._poller.poll(math.ceil(max(0.0, timeout_s) * 1000)):
+        ready = self._poller.poll(math.ceil(max(0.0, timeout_s) * 1000))
+        if self._gate is not None:
+            self._gate.count(self._reports)
+        if ready:
             if self._gate is not None:
                 self._gate.answer()
-                self._gate.count(self._reports)
             self._take_requests()
             self.send()
 

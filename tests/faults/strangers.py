@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import json
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -40,6 +41,8 @@ class Delays(NamedTuple):
 class Flood(NamedTuple):
     before: Delays
     during: Delays
+    bystander: Delays
+    """How late a process woke meanwhile that only sleeps: what of the above is the machine's own."""
     tried: int
     seconds: float
     refused: dict[str, int]
@@ -66,13 +69,18 @@ def flood(folder: Path, count: int, rate: float, before_s: float) -> Flood:
         )
         stack.callback(strangers.wait)
         stack.callback(strangers.kill)
+        bystander = subprocess.Popen(
+            [sys.executable, "-m", "tests.faults.strangers", "--bystander"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        stack.callback(bystander.kill)
         delays: list[float] = []
         while strangers.poll() is None:
             delays += _delays(viewer, 0.2)
         seconds = time.monotonic() - begun
+        woken = json.loads(bystander.communicate()[0])
         delays += _delays(viewer, 2.5)  # the last are still to be refused
         refused = json.loads(told.read_text())["refused"]
-        return Flood(before, _summary(delays), count, seconds, refused)
+        return Flood(before, _summary(delays), Delays(*woken), count, seconds, refused)
 
 
 def _delays(viewer: Subscription, seconds: float) -> list[float]:
@@ -103,6 +111,16 @@ def _publish(told: Path, secret: str, viewer: str) -> None:
             new = told.with_suffix(".new")
             new.write_text(json.dumps({"address": publisher.addresses[0], "refused": publisher.refused}))
             new.replace(told)
+
+
+def _stand_by() -> None:
+    """Sleeps as often as marks are published, until its input ends."""
+    late: list[float] = []
+    while not select.select([sys.stdin], [], [], 0)[0]:
+        begun = time.monotonic()
+        time.sleep(1 / MARKS_PER_S)
+        late.append((time.monotonic() - begun - 1 / MARKS_PER_S) * 1000)
+    sys.stdout.write(json.dumps(_summary(late)))
 
 
 def _knock(address: str, count: int, rate: float, agent_key: str) -> None:
@@ -139,11 +157,14 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--agent", nargs=3)
     parser.add_argument("--knock", nargs=4)
+    parser.add_argument("--bystander", action="store_true")
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--rate", type=float, default=500)
     arguments = parser.parse_args()
     if arguments.agent:
         _publish(Path(arguments.agent[0]), *arguments.agent[1:])
+    elif arguments.bystander:
+        _stand_by()
     elif arguments.knock:
         _knock(arguments.knock[0], int(arguments.knock[1]), float(arguments.knock[2]), arguments.knock[3])
     else:
