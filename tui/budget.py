@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from distmon.tui.view.facts import COSTLY
 
-SHARE, LONGEST_PAUSE_S = 0.015, 5.0
+SHARE, LONGEST_PAUSE_S = 0.008, 3.0
 """What walks over all ranks may take this share of the time, and waits for at most so long."""
 APART_S = 0.05
 """When all groups together take longer than this, they are asked for one at a time, so that no key waits for all of them."""
