@@ -29,15 +29,19 @@ run:
 	@$(SET_UP) $(if $(PYTHON),--without-training)
 	@$(BIN)/distmon run -np 2 -- $(or $(PYTHON),$(BIN)/python) examples/torch_digits.py --epochs 150 --seconds 120
 
-# What measures a training's time runs alone; then what computes and what mostly waits run side by side.
-COMPUTING := tests/core tests/replay tests/tui tests/launcher
+# What measures a training's time runs alone; then what computes, what mostly waits, and real jobs run side by side.
+ALONE := tests/probe/test_torch.py tests/probe/test_tensorflow.py
+COMPUTING := tests/core tests/replay tests/tui
+WAITING := tests/launcher tests/agent tests/wire tests/answers
 test:
 	@$(SET_UP)
-	@$(BIN)/pytest tests/probe
-	@log=$$(mktemp); $(BIN)/pytest $(COMPUTING) -p no:cacheprovider >"$$log" 2>&1 & computing=$$!; \
-	trap 'kill $$computing' INT TERM; \
-	$(BIN)/pytest tests --ignore=tests/probe $(COMPUTING:%=--ignore=%); waiting=$$?; \
-	wait $$computing; computing=$$?; cat "$$log"; rm -f "$$log"; exit $$((waiting || computing))
+	@$(BIN)/pytest $(ALONE)
+	@logs=$$(mktemp -d); trap 'kill $$computing $$waiting' INT TERM; \
+	$(BIN)/pytest $(COMPUTING) -p no:cacheprovider >"$$logs/computing" 2>&1 & computing=$$!; \
+	$(BIN)/pytest $(WAITING) -p no:cacheprovider >"$$logs/waiting" 2>&1 & waiting=$$!; \
+	$(BIN)/pytest tests $(addprefix --ignore=,$(ALONE) $(COMPUTING) $(WAITING)); failed=$$?; \
+	wait $$waiting || failed=1; cat "$$logs/waiting"; \
+	wait $$computing || failed=1; cat "$$logs/computing"; rm -r "$$logs"; exit $$failed
 
 check: .typing/distmon
 	@$(SET_UP)
