@@ -157,6 +157,7 @@ typedef struct {
     unsigned long thread;
     unsigned long long feeding, graph;
     long long in_graph, flush_at;
+    long long full_batches, batch_size;
     long long step, generation, epoch, start, mark, cut;
     long long wait, compute, exposed, optimizer, samples, batches, backwards;
     char attention, in_step, manual, seen_all;
@@ -180,6 +181,8 @@ static PyMemberDef Counters_members[] = {
     {"graph", T_ULONGLONG, offsetof(Counters, graph), 0, NULL},
     NUMBER(in_graph),
     NUMBER(flush_at),
+    NUMBER(full_batches),
+    NUMBER(batch_size),
     NUMBER(step),
     NUMBER(generation),
     NUMBER(epoch),
@@ -407,7 +410,11 @@ static PyObject *timed_next(TimedCall *self, const Arguments *given) {
     counters->wait += now - counters->mark;
     counters->mark = now;
     counters->batches++;
-    counters->samples += samples_of(self, batch);
+    if (counters->full_batches > 0) {
+        counters->full_batches--;
+        counters->samples += counters->batch_size;
+    } else
+        counters->samples += samples_of(self, batch);
     mark_gpu(counters, INPUT_WAIT);
     return batch;
 }

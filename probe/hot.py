@@ -33,6 +33,7 @@ class PlainCounters:
     __slots__ = (
         "attention",
         "backwards",
+        "batch_size",
         "batches",
         "compute",
         "cut",
@@ -40,6 +41,7 @@ class PlainCounters:
         "exposed",
         "feeding",
         "flush_at",
+        "full_batches",
         "generation",
         "gpu",
         "graph",
@@ -61,6 +63,9 @@ class PlainCounters:
     """The one that is timed; 0 while nothing is, so that one comparison switches every hook off."""
     feeding: int
     """The id of the iterator that gave the last batch, if it is known to train; else 0."""
+    full_batches: int
+    """The batches that come next have `batch_size` samples each: so many need not be looked at."""
+    batch_size: int
     graph: int
     """The id of the `tf.function` of which each call is a step, if there is one; else 0."""
     in_graph: int
@@ -110,7 +115,11 @@ def plain_batches(timer: "StepTimer", count_samples: Callable[[Any], int], origi
         timer.wait += now - timer.mark
         timer.mark = now
         timer.batches += 1
-        timer.samples += count_samples(batch)
+        if timer.full_batches > 0:
+            timer.full_batches -= 1
+            timer.samples += timer.batch_size
+        else:
+            timer.samples += count_samples(batch)
         if timer.gpu is not None:
             timer.gpu.mark(INPUT_WAIT)
         return batch

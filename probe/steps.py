@@ -35,6 +35,17 @@ class Snapshot(NamedTuple):
     batches: int
 
 
+class FullBatches(NamedTuple):
+    """The batches that an iterator begins with, all of one size, where that is known before they come."""
+
+    size: int
+    """Samples in each."""
+    batches: int
+
+
+NO_FULL_BATCHES = FullBatches(0, 0)
+
+
 def samples_per_step() -> Optional[int]:
     """What the user said of every step, where the data loader cannot be seen; None if nothing, or nothing that can be meant."""
     stated = os.environ.get("DISTMON_SAMPLES_PER_STEP", "")
@@ -52,6 +63,7 @@ class StepTimer(Counters):
         "_eval_end",
         "_eval_start",
         "_fresh",
+        "_full",
         "_graph",
         "_initialising_since",
         "_made",
@@ -95,6 +107,7 @@ class StepTimer(Counters):
         self.feeding = 0
         self.graph = self.in_graph = 0
         self._made: Dict[int, int] = {}
+        self._full: Dict[int, FullBatches] = {}
         self._seen.discard(INPUT_WAIT)
         self.seen_all = False
         self._epochs_stated = False
@@ -186,16 +199,23 @@ class StepTimer(Counters):
         """The loader gave iterator `source` of `length` batches (UNSEEN if it cannot tell)."""
         self.input_ends()
         self._made[source] = length
+        self._full.pop(source, None)
         self._fresh = source
         self.attention = True
         self._stop_training(source)
+
+    def batches_known(self, source: int, full: FullBatches) -> None:
+        """What iterator `source`, just made, begins with."""
+        self._full[source] = full
 
     def batch_wanted(self, source: int) -> None:
         """The script asks iterator `source` for a batch."""
         self.mark = monotonic_ns()
         if source in self._training:
             self.feeding = source
+            self.batch_size, self.full_batches = self._full.pop(source, NO_FULL_BATCHES)
         else:
+            self.full_batches = 0
             self.batch_may_train(source)
 
     def batch_may_train(self, source: int) -> None:
@@ -207,6 +227,8 @@ class StepTimer(Counters):
                 self.still_initialising()
             self._mark_batch()
         self._fresh = 0
+        full = self._full.get(source, NO_FULL_BATCHES)
+        self._full[source] = full._replace(batches=max(full.batches - 1, 0))
         self._pending.append(source)
         self.attention = True
 
@@ -228,6 +250,7 @@ class StepTimer(Counters):
             self._unused_batches()
         self._stop_training(source)
         self._made.pop(source, None)
+        self._full.pop(source, None)
 
     def _stop_training(self, source: int) -> None:
         self._training.discard(source)

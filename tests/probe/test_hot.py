@@ -42,6 +42,7 @@ class Bench:
         count: Callable[[Any], int] = importlib.import_module(f"{name}.torch_hooks").count_samples
         ring: Any = importlib.import_module(f"{name}.ring")
         self.writer = ring.RingWriter.create(str(rings))
+        self.full_batches: Any = steps.FullBatches
         self.timer = timer = steps.StepTimer(self.writer)
         timer.sees(*steps.PHASES)
         self.functions: dict[str, Any] = {"wait": lambda: pytest.fail("the hooked wait was called inside synchronize")}
@@ -83,13 +84,21 @@ class Bench:
     def _wait(self) -> None:
         self.waited += 1
 
-    def train(self, batches: list[Any]) -> None:
-        iterator = self.batches(batches)
+    def iterator(self, batches: list[Any], full: tuple[int, int] = (0, 0)) -> Iterator[Any]:
+        """Of a loader; `full`: samples in a full batch, and with how many such it begins."""
+        iterator: Iterator[Any] = self.batches(batches)
         self.timer.iterator_wanted()
         self.timer.iterator_made(id(iterator), len(batches))
-        for _ in iterator:
-            assert self.backward(2, scale=3) == 6
-            assert self.optimizer.step() == "synchronized"
+        self.timer.batches_known(id(iterator), self.full_batches(*full))
+        return iterator
+
+    def train(self, batches: list[Any], full: tuple[int, int] = (0, 0)) -> None:
+        for _ in self.iterator(batches, full):
+            self.step()
+
+    def step(self) -> None:
+        assert self.backward(2, scale=3) == 6
+        assert self.optimizer.step() == "synchronized"
 
     def records(self) -> list[Any]:
         reader = RingReader(self.writer.path)
@@ -130,6 +139,32 @@ def test_steps_samples_and_epochs(bench: Bench) -> None:
         assert sum(phase or 0 for phase in phases) <= step.duration_ns
     gaps = [later.start_ns - step.start_ns - step.duration_ns for step, later in pairwise(steps)]
     assert gaps == [0, 0, 0]
+
+
+def test_batches_that_are_known_to_be_full_are_not_looked_at(bench: Bench) -> None:
+    bench.train([[Tensor(4)], "four", "four", [Tensor(1)]], full=(4, 3))
+    bench.train([[Tensor(4)], [Tensor(1)]], full=(4, 1))
+    assert [step.samples for step in bench.steps()] == [4, 4, 4, 1, 4, 1]
+
+
+def test_batches_of_another_iterator_are_looked_at(bench: Bench) -> None:
+    training = bench.iterator([[Tensor(4)], "four", [Tensor(4)], [Tensor(4)]], full=(4, 4))
+    for _ in range(2):
+        next(training)
+        bench.step()
+    evaluation = bench.iterator([[Tensor(7)], [Tensor(7)]], full=(7, 2))
+    assert len(list(evaluation)) == 2
+    for _ in training:
+        bench.step()
+    assert [step.samples for step in bench.steps()] == [4, 4, 4, 4]
+
+
+def test_a_batch_that_was_taken_and_not_used_is_one_of_the_full_ones(bench: Bench) -> None:
+    iterator = bench.iterator([[Tensor(4)], [Tensor(4)], "four", [Tensor(2)]], full=(4, 3))
+    next(iterator)
+    for _ in iterator:
+        bench.step()
+    assert [step.samples for step in bench.steps()] == [4, 4, 2]
 
 
 def test_words_and_steps_share_one_order(bench: Bench) -> None:
