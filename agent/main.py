@@ -39,6 +39,9 @@ def _run(argv: Sequence[str] | None) -> int:
     except SystemExit:  # of the help
         _print("")
         raise
+    except OSError as error:  # the help came out at once, as with PYTHONUNBUFFERED
+        _drop_unwritten(error)
+        return 0
     if not config.once:
         return _serve(config)
     _print(_sample(config))
@@ -58,10 +61,14 @@ def _print(text: str) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
     except OSError as error:
-        # What could not be written would fail once more at exit, with a traceback.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        if not isinstance(error, BrokenPipeError):
-            raise
+        _drop_unwritten(error)
+
+
+def _drop_unwritten(error: OSError) -> None:
+    # What could not be written would fail once more at exit, with a traceback.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    if not isinstance(error, BrokenPipeError):
+        raise error
 
 
 def _serve(config: AgentConfig) -> int:

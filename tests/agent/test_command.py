@@ -86,15 +86,18 @@ def test_once_for_people_is_one_line_a_field() -> None:
 
 
 @pytest.mark.parametrize("flags", ["--once", "--once --json", "--help"])
-def test_a_reader_that_has_gone_is_no_error(flags: str) -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_has_gone_is_no_error(flags: str, unbuffered: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
     script = f"{{ {sys.executable} -m distmon.agent.main {flags}; echo $? >&2; }} | true"
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=LIMIT_S)
     assert done.stderr == "0\n"
 
 
 @pytest.mark.parametrize("flags", [["--once"], ["--help"]])
-def test_a_full_output_is_one_line(flags: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONUNBUFFERED", "")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_output_is_one_line(flags: list[str], unbuffered: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
     with Path("/dev/full").open("w") as full:
         command = [sys.executable, "-m", "distmon.agent.main", *flags]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=LIMIT_S)

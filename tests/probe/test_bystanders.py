@@ -94,7 +94,8 @@ def test_starting_a_python_that_is_no_worker_is_cheap(rings: Path) -> None:
     code = "import sys; print(*sorted(sys.modules))"
     measured = set(python(rings, "-c", code).stdout.split())
     plain = set(python(None, "-c", code).stdout.split())
-    assert measured - plain == {"sitecustomize"}
+    # Debian's Python has a sitecustomize of its own.
+    assert measured - plain <= {"sitecustomize"} <= measured
 
 
 def test_a_failing_hook_is_said_once_and_training_goes_on(torch_available: None, rings: Path) -> None:
