@@ -27,7 +27,8 @@ help:
 
 run:
 	@$(SET_UP) $(if $(PYTHON),--without-training)
-	@$(BIN)/distmon run -np 2 -- $(or $(PYTHON),$(BIN)/python) examples/torch_digits.py --epochs 150 --seconds 120
+	@$(BIN)/distmon run -np 2 -- $(or $(PYTHON),$(BIN)/python) examples/torch_digits.py --epochs 150 --seconds 120 || [ $$? -eq 130 ]
+	@echo "again: $(BIN)/distmon replay last · its figures: $(BIN)/distmon report last"
 
 # What measures a training's time runs alone; then what computes, what mostly waits, and real jobs run side by side.
 ALONE := tests/probe/test_torch.py tests/probe/test_tensorflow.py

@@ -16,6 +16,8 @@ from distmon.core.errors import DistmonError
 
 _HEARTBEAT_S = 1.0
 _PIPE_INTERVAL_S = 30.0
+_CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+"""A control sequence, as compilers and CMake write for colours."""
 _SHOWN_CHARACTERS = 200
 _ERROR_LINE = re.compile(r"\b(error|Error|ERROR)\b\s*:|CMake Error|No space left|\bKilled\b")
 
@@ -140,7 +142,7 @@ class _StatusLine:
             self._stream.write("\n")
         self._stage = progress.stage
         width = shutil.get_terminal_size().columns - 1
-        detail = "".join(character for character in progress.detail if character.isprintable())
+        detail = "".join(character for character in _CONTROL.sub("", progress.detail) if character.isprintable())
         text = f"{progress.stage} {clock(progress.elapsed_s)}  {detail}"[:width]
         self._stream.write(f"\r\x1b[K{text}")
         self._stream.flush()

@@ -67,7 +67,7 @@ def test_on_a_terminal_one_line_is_rewritten_without_its_control_characters() ->
     with show_progress(stream) as report:
         report(Progress("Compiling", 61.0, "\x1b[31mred"))
         report(Progress("Installing", 0.0, ""))
-    assert stream.getvalue() == "\r\x1b[KCompiling 1:01  [31mred\n\r\x1b[KInstalling 0:00  \n"
+    assert stream.getvalue() == "\r\x1b[KCompiling 1:01  red\n\r\x1b[KInstalling 0:00  \n"
 
 
 def test_a_pipe_is_left_in_peace_unless_it_is_asked_for() -> None:

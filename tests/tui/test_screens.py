@@ -29,6 +29,7 @@ from distmon.tui.screens.verdicts import Verdicts
 from distmon.tui.theme import DARK
 from distmon.tui.view.facts import facts
 from distmon.tui.view.measures import RANK_MEASURES, UNIT_MEASURES
+from distmon.tui.view.node_table import ranks_by_node
 from distmon.tui.view.timeline import change_lines
 
 if TYPE_CHECKING:
@@ -537,3 +538,16 @@ def test_the_timeline_lists_when_a_host_did_not_answer() -> None:
         "node1 silent for 12 s",
         "host joined node2",
     ]
+
+
+def test_ranks_are_counted_on_the_node_that_hears_them_whatever_the_launcher_calls_it() -> None:
+    state = SessionState()
+    place = [ev.RankPlace(rank=rank, host="localhost", local_rank=rank) for rank in range(2)]
+    for event in (
+        ev.NodeJoined(at=1.0, node="n0", host="vm", boot="b"),
+        ev.RanksAssigned(at=2.0, generation=0, world_size=2, places=place),
+        ev.WorkerIdentified(at=3.0, worker="w0", node="n0", host="vm", pid=7, rank=0, size=2, local_rank=0),
+        ev.WorkerIdentified(at=3.0, worker="w1", node="n0", host="vm", pid=8, rank=1, size=2, local_rank=1),
+    ):
+        apply(state, event)
+    assert ranks_by_node(facts(state)) == {"n0": [0, 1]}

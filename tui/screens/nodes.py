@@ -53,7 +53,7 @@ class Nodes(Page):
         if "nodes" in shown:
             self.table.sort_key, self.table.descending = column, descending
             caption = matches(text, len(keys), nodes.present(facts))
-            self.table.show(keys, partial(node_table.cells, facts, node_table.ranks_by_host(facts)), caption)
+            self.table.show(keys, partial(node_table.cells, facts, node_table.ranks_by_node(facts)), caption)
             note = departure(self.table, "node", partial(nodes.name_of_key, facts))
             if note is not None:
                 self.frame.say(note[1])

@@ -11,6 +11,7 @@ from distmon.tui.theme import Palette
 from distmon.tui.view.chart import TimeView, events_of
 from distmon.tui.view.facts import Facts
 from distmon.tui.view.measures import whole
+from distmon.tui.view.node_table import ranks_by_node
 from distmon.tui.view.words import rank_state
 from distmon.tui.widgets.chart import ChartData, Series
 from distmon.tui.widgets.heat import Scale
@@ -80,7 +81,7 @@ def _both(a: float | None, b: float | None) -> float | None:
 
 def process_keys(facts: Facts, node: NodeState) -> dict[int, ProcessReading | None]:
     """By rank: what the agent read of its process; None for a rank of this node of which nothing was read."""
-    found: dict[int, ProcessReading | None] = {row.rank: None for row in facts.ranks.values() if row.host == node.host}
+    found: dict[int, ProcessReading | None] = dict.fromkeys(ranks_by_node(facts).get(node.node, ()))
     for process in node.sample.processes if node.sample is not None else []:
         if process.rank is not None:
             found[process.rank] = process

@@ -40,11 +40,11 @@ COLUMNS = (
 SORTS = ("node", "state", "cpu", "gpu", "memory", "gpu_memory", "power", "temperature", "received", "sent", "load", "ranks")
 
 
-def figures(facts: Facts, ranks: Mapping[str, int], node: NodeState) -> dict[str, float | int | str | None]:
+def figures(facts: Facts, ranks: Mapping[str, list[int]], node: NodeState) -> dict[str, float | int | str | None]:
     """A node's columns as values: percentages, watts, degrees, bytes per second."""
     sample = node.sample
     values: dict[str, float | int | str | None] = dict.fromkeys(column.key for column in COLUMNS)
-    values.update(node=name_of(node), state=state_of(facts, node), ranks=ranks.get(node.host, 0))
+    values.update(node=name_of(node), state=state_of(facts, node), ranks=len(ranks.get(node.node, ())))
     values["age"] = reading_age_s(facts.state, node)
     if sample is not None:
         net = network_total(sample)
@@ -90,16 +90,21 @@ def is_troubled(gpu: GpuReading) -> bool:
     return gpu.state != "ok" or bool(gpu.throttle)
 
 
-def ranks_by_host(facts: Facts) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for row in facts.ranks.values():
-        found[row.host] = found.get(row.host, 0) + 1
+def ranks_by_node(facts: Facts) -> dict[str, list[int]]:
+    """By the node whose agent hears the rank; before one does, by the host, which the launcher may call by another name."""
+    by_host = {node.host: key for key, node in facts.state.nodes.items()}
+    found: dict[str, list[int]] = {}
+    for rank, row in facts.ranks.items():
+        known = facts.state.ranks.get(rank)
+        key = known.identity.node if known is not None and known.identity is not None else by_host.get(row.host)
+        if key is not None:
+            found.setdefault(key, []).append(rank)
     return found
 
 
 def ordered(facts: Facts, column: str, descending: bool, text: str, *, problems: bool = False) -> list[str]:
     """The keys of the nodes that pass the filter, by a column; those without a value come last either way."""
-    ranks, wanted = ranks_by_host(facts), read_filter(text, tuple(c.key for c in COLUMNS))
+    ranks, wanted = ranks_by_node(facts), read_filter(text, tuple(c.key for c in COLUMNS))
     found = {node.node: figures(facts, ranks, node) for node in listed(facts)}
     rows = {
         key: values
@@ -112,7 +117,7 @@ def ordered(facts: Facts, column: str, descending: bool, text: str, *, problems:
     return known + [key for key in keys if rows[key][column] is None]
 
 
-def cells(facts: Facts, ranks: Mapping[str, int], key: str) -> Sequence[Cell]:
+def cells(facts: Facts, ranks: Mapping[str, list[int]], key: str) -> Sequence[Cell]:
     """One cell per column."""
     node = facts.state.nodes[key]
     values = figures(facts, ranks, node)
