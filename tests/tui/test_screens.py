@@ -525,6 +525,7 @@ async def test_y_copies_the_selected_row(open_app: OpenApp) -> None:
 def test_the_timeline_lists_when_a_host_did_not_answer() -> None:
     state = SessionState()
     for event in (
+        ev.MembershipChanged(at=10.0, change="host_joined", host="node1"),
         ev.MembershipChanged(at=10.0, change="host_joined", host="node2"),
         ev.HostReachChanged(at=26.0, host="node1", answers=False, since=20.0),
         ev.HostReachChanged(at=32.0, host="node1", answers=True, since=20.0),
@@ -537,6 +538,7 @@ def test_the_timeline_lists_when_a_host_did_not_answer() -> None:
         "node2 silent for 10 s  still",
         "node1 silent for 12 s",
         "host joined node2",
+        "host joined node1",
     ]
 
 

@@ -127,13 +127,19 @@ def change_lines(facts: Facts, palette: Palette, width: int, height: int) -> lis
     changes += [(since, _silence(since, until, whose + host, facts, palette)) for since, until, host, whose in silences]
     if not changes:
         return [Line([("no host has come or gone", style("muted"))])]
-    return [line for _, line in sorted(changes, key=lambda change: change[0], reverse=True)]
+    changes.sort(key=lambda change: change[0])
+    # From behind: of one moment, too, the last that was told comes first.
+    return [line for _, line in reversed(changes)]
+
+
+def _at(at: float, origin: float, palette: Palette) -> Line:
+    return Line([(fit(duration(at - origin), 8, "right") + "  ", palette.style("muted"))])
 
 
 def _silence(since: float, until: float | None, who: str, facts: Facts, palette: Palette) -> Line:
     style = palette.style
     lasted = (facts.state.now if until is None else until) - since
-    line = Line([(fit(duration(since - facts.origin), 8, "right") + "  ", style("muted"))])
+    line = _at(since, facts.origin, palette)
     line.add(f"{clean(who)} silent for {lasted:.0f} s", style("bad" if until is None else "warn"))
     return line.add("  still" if until is None else "", style("muted"))
 
@@ -143,5 +149,5 @@ def _change(change: MembershipChanged, origin: float, palette: Palette) -> Line:
     bad = change.change in ("host_failed", "host_blacklisted")
     role = "bad" if bad else "warn" if change.change == "host_left" else "text"
     words = f"{change.change.replace('_', ' ')} {clean(change.host)}"
-    line = Line([(fit(duration(change.at - origin), 8, "right") + "  ", style("muted")), (words, style(role))])
+    line = _at(change.at, origin, palette).add(words, style(role))
     return line.add(f"  {clean(change.detail)}" if change.detail else "", style("muted"))
