@@ -53,6 +53,13 @@ class Terminal:
                 self._style([int(code or 0) for code in numbers.split(";")])
         self._put(data[end:])
 
+    def text(self) -> str:
+        """Its lines, as they are read."""
+        rows: dict[int, dict[int, str]] = {}
+        for (row, column), cell in self.cells.items():
+            rows.setdefault(row, {})[column] = cell.text
+        return "\n".join("".join(rows[row].get(x, " ") for x in range(max(rows[row]) + 1)) for row in sorted(rows))
+
     def _put(self, text: str) -> None:
         row, column = self.at
         for character in text:

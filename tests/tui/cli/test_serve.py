@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import codecs
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -26,10 +28,13 @@ from distmon.core.synthetic import Script, session
 from distmon.replay.recorder import Recorder
 from distmon.tui.cli.main import main
 from distmon.tui.served import is_loopback
+from tests.tui.terminal_model import Terminal
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 FIRST_LIMIT_S = 60.0
 """On a machine that is busy with other tests."""
+BEGUN_SEQUENCE = re.compile(r"\x1b(?:\[[^@-~]*|\][^\x07\x1b]*\x1b?)?$")
+"""An escape sequence whose end is in the next message."""
 
 
 class Served:
@@ -47,8 +52,8 @@ class Served:
         assert self.address.startswith("http://127.0.0.1:"), self.errors.read_text()
         self.websocket = self.address.replace("http", "ws", 1) + "ws"
 
-    def end(self) -> int:
-        self.process.send_signal(signal.SIGINT)
+    def end(self, by: signal.Signals = signal.SIGINT) -> int:
+        self.process.send_signal(by)
         code = self.process.wait(30)
         assert self.process.stdout is not None
         self.process.stdout.close()
@@ -82,20 +87,39 @@ async def screen(served: Served, **headers: str) -> AsyncIterator[aiohttp.Client
         yield websocket
 
 
-async def shown(websocket: aiohttp.ClientWebSocketResponse, *texts: str) -> str:
-    """What the terminal is told, until all of the texts are there."""
-    told = ""
-    async with asyncio.timeout(FIRST_LIMIT_S):
-        while not all(text in told for text in texts):
-            message = await websocket.receive()
-            assert message.type in (aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT), told
-            told += message.data.decode("utf-8", "replace") if isinstance(message.data, bytes) else ""
-    return told
+class Shown:
+    """What a page's terminal shows: only cells that changed are written, so a text may come in pieces."""
+
+    def __init__(self, websocket: aiohttp.ClientWebSocketResponse) -> None:
+        self._websocket = websocket
+        self._terminal = Terminal()
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._rest = ""
+
+    async def until(self, *texts: str) -> None:
+        """Returns once all of the texts stand on the screen."""
+        end = asyncio.get_running_loop().time() + FIRST_LIMIT_S
+        while not all(text in self._terminal.text() for text in texts):
+            try:
+                async with asyncio.timeout_at(end):
+                    message = await self._websocket.receive()
+            except TimeoutError:
+                pytest.fail(f"no {texts} within {FIRST_LIMIT_S:.0f} s:\n{self._terminal.text()}")
+            assert message.type in (aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT), self._terminal.text()
+            if isinstance(message.data, bytes):
+                self._write(self._rest + self._decoder.decode(message.data))
+
+    def _write(self, data: str) -> None:
+        cut = BEGUN_SEQUENCE.search(data)
+        whole = cut.start() if cut else len(data)
+        self._terminal.write(data[:whole])
+        self._rest = data[whole:]
 
 
 async def test_who_has_the_address_sees_the_screen(served: Served) -> None:
     async with screen(served) as websocket:
-        await shown(websocket, "distmon", "throughput", "train.py")
+        page = Shown(websocket)
+        await page.until("distmon", "throughput", "train.py")
 
 
 @pytest.mark.parametrize("path", ["", "ws", "static/js/textual.js", "download/x", "nothing"])
@@ -134,10 +158,11 @@ async def test_the_page_loads_nothing_from_elsewhere_and_works_through_a_tunnel(
 async def test_keys_act_on_nothing(served: Served) -> None:
     """Neither on a job, nor by starting one, nor on files; other recordings are not shown."""
     async with screen(served) as websocket:
-        await shown(websocket, "throughput")
+        page = Shown(websocket)
+        await page.until("throughput")
         for key, says in (("K", "read-only"), ("J", "not started from a browser"), ("o", "only this session"), ("e", "no file")):
             await websocket.send_json(["stdin", key])
-            await shown(websocket, says)
+            await page.until(says)
 
 
 async def test_what_is_no_message_ends_its_own_page_alone(served: Served) -> None:
@@ -147,7 +172,8 @@ async def test_what_is_no_message_ends_its_own_page_alone(served: Served) -> Non
             while (await websocket.receive()).type not in (aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSED):
                 pass
     async with screen(served) as websocket:
-        await shown(websocket, "throughput")
+        page = Shown(websocket)
+        await page.until("throughput")
 
 
 @pytest.mark.parametrize(
@@ -191,11 +217,12 @@ async def test_a_job_is_shown_acted_on_where_allowed_and_ends_with_the_server() 
     served = Served(folder, "--allow-actions", "run", "-np", "2", "--", sys.executable, "wait.py")
     try:
         async with screen(served) as websocket:
-            await shown(websocket, "wait.py", "begun")
+            page = Shown(websocket)
+            await page.until("wait.py", "begun")
             await websocket.send_json(["stdin", "K"])
-            await shown(websocket, "Stop the job?")
+            await page.until("Stop the job?")
             await websocket.send_json(["stdin", "y"])
-            await shown(websocket, "the job ended with exit code 143")
+            await page.until("the job ended with exit code 143")
         assert served.process.poll() is None  # what happened can still be looked at
         assert served.end() == 143
         (recording,) = (folder / "state" / "distmon" / "sessions").glob("*.zst")
@@ -204,8 +231,7 @@ async def test_a_job_is_shown_acted_on_where_allowed_and_ends_with_the_server() 
         actions = [e.action for e in open_session(recording).events(Notes()) if isinstance(e, ev.ActionTaken)]
         assert actions == ["stop"]
     finally:
-        served.process.kill()
-        served.process.wait()
+        served.end(signal.SIGKILL)
         shutil.rmtree(folder)
 
 
