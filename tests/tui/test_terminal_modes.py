@@ -12,12 +12,15 @@ import struct
 import sys
 import termios
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-PROGRAM = Path(__file__).with_name("pty_app.py")
+from distmon.tui.splash import said
+
+PROGRAM = (str(Path(__file__).with_name("pty_app.py")),)
+DISTMON = ("-m", "distmon.tui.cli.main")
 READY = b"samples/s"
 LIMIT_S = 15.0
 SET_MODE = re.compile(rb"\x1b\[\?([\d;]+)([hl])")
@@ -42,7 +45,7 @@ class Terminal:
                 "LANG": "C.UTF-8",
                 **(environment or {}),
             }
-            os.execve(sys.executable, [sys.executable, str(PROGRAM), *arguments], variables)
+            os.execve(sys.executable, [sys.executable, *arguments], variables)
 
     def read_until(self, found: Callable[[bytes], bool]) -> None:
         """Read until the output satisfies `found`; fails after LIMIT_S."""
@@ -89,8 +92,8 @@ class Terminal:
 def start() -> Iterator[Callable[..., Terminal]]:
     started: list[Terminal] = []
 
-    def begin(*arguments: str, **environment: str) -> Terminal:
-        terminal = Terminal(*arguments, environment=environment)
+    def begin(*arguments: str, program: Sequence[str] = PROGRAM, **environment: str) -> Terminal:
+        terminal = Terminal(*program, *arguments, environment=environment)
         started.append(terminal)
         return terminal
 
@@ -187,3 +190,47 @@ def test_a_locale_without_utf_8_gets_ascii_only(start: Callable[..., Terminal]) 
     terminal.wait()
     terminal.drain()
     assert terminal.output.isascii()
+
+
+def test_before_the_app_is_loaded_the_terminal_says_what_is_opened(start: Callable[..., Terminal]) -> None:
+    terminal = start("replay", "--demo", program=DISTMON)
+    terminal.read_until(lambda output: READY in output)
+    assert terminal.output.index(b"opening the recording") < terminal.output.index(READY)
+    os.write(terminal.master, b"q")
+    assert os.waitstatus_to_exitcode(terminal.wait()) == 0
+    assert_restored(terminal)
+
+
+def test_what_cannot_be_opened_is_told_once_the_terminal_is_given_back(start: Callable[..., Terminal]) -> None:
+    terminal = start("replay", "no\x1b[31mne.jsonl", program=DISTMON)
+    assert os.waitstatus_to_exitcode(terminal.wait()) == 1
+    assert_restored(terminal)
+    before, _, after = terminal.output.rpartition(b"\x1b[?1049l")
+    assert b"opening no?[31mne.jsonl" in before
+    assert b"no such file" in after
+
+
+def test_a_signal_before_the_app_is_loaded_gives_the_terminal_back(start: Callable[..., Terminal]) -> None:
+    terminal = start("replay", "--demo", program=DISTMON)
+    terminal.read_until(lambda output: b"opening" in output)
+    os.kill(terminal.pid, signal.SIGTERM)
+    assert os.waitstatus_to_exitcode(terminal.wait()) in (-signal.SIGTERM, 128 + signal.SIGTERM)
+    assert_restored(terminal)
+
+
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        ("", "looking at this machine"),
+        ("--read-only", "looking at this machine"),
+        ("replay last", "opening last"),
+        ("replay --demo --from 10", "opening the recording"),
+        ("run -np 2 -- python train.py --help", "starting python train.py --help"),
+        ("run --headless -np 2 -- python train.py", None),
+        ("run --help", None),
+        ("--version", None),
+        ("report last", None),
+    ],
+)
+def test_what_is_said_while_the_app_is_loaded(command: str, text: str | None) -> None:
+    assert said(command.split()) == text

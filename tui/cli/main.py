@@ -8,11 +8,12 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
 from typing import NoReturn, Protocol, cast
 
 from distmon.core.errors import DistmonError, UsageError, told
+from distmon.tui import splash
 from distmon.tui.rights import READ_ONLY
+from distmon.tui.terminal import can_show_app
 
 VERBS = {
     "run": ("distmon.tui.cli.run", "launch a training job and watch it"),
@@ -91,11 +92,16 @@ def _without_screen_flags(words: list[str]) -> list[str]:
 
 def _dispatch_and_flush(words: list[str]) -> int:
     """Standard output is written out here, where its failure can still be told."""
+    first = splash.said(words)
+    if first is not None and can_show_app() and "TEXTUAL_DRIVER" not in os.environ:
+        splash.show(first)
     try:
         code = _dispatch(words)
     except SystemExit:  # of help and version
         sys.stdout.flush()
         raise
+    finally:
+        splash.take_down()
     sys.stdout.flush()
     return code
 
@@ -129,6 +135,8 @@ def _dispatch(words: list[str]) -> int:
 
 
 def _top_level(words: list[str]) -> int:
+    from importlib.metadata import version  # which takes as long to load as all the rest here
+
     width = max(map(len, VERBS))
     verbs = "\n".join(f"  {name:<{width}}  {text}" for name, (_, text) in VERBS.items())
     parser = Parser(

@@ -18,6 +18,7 @@ from distmon.replay.player import FASTEST, SLOWEST, Player
 from distmon.replay.recorder import is_being_written
 from distmon.replay.report.mask import plain
 from distmon.replay.session_file import SessionFile, open_session
+from distmon.tui import splash
 from distmon.tui.cli.onward import Left, go_on, left
 from distmon.tui.cli.sessions import SESSION_HELP, label, resolve
 from distmon.tui.terminal import can_show_app, run_app
@@ -73,6 +74,8 @@ def _play(session: SessionFile, speed: float, start: float, at: str | None, besi
 
     first = opening(beside)
     player = Player(session, speed=speed, index=open_index(session, _progress_on(sys.stderr.write)))
+    if player.notes:
+        splash.take_down()
     for note in player.notes:
         sys.stderr.write(f"distmon: warning: {session.path}: {plain(note)}\n")
     try:
