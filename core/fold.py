@@ -361,7 +361,8 @@ def _node_joined(state: SessionState, event: ev.NodeJoined) -> None:
 def _node_left(state: SessionState, event: ev.NodeLeft) -> None:
     node = _node(state, event.node)
     node.left_at, node.left_reason = event.at, event.reason
-    _say(state, event.at, "info", f"node {node.host or event.node} left {event.reason}".rstrip(), None, node.host)
+    why = f" ({event.reason})" if event.reason else ""
+    _say(state, event.at, "info", f"node {node.host or event.node} left: its agent ended{why}", None, node.host)
 
 
 def _node_sampled(state: SessionState, event: ev.NodeSampled) -> None:

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 from distmon.tui.bindings import Command, key_name
 from distmon.tui.format import clean, fit
+from distmon.tui.glyphs import SPARKS
 from distmon.tui.screens.registry import TABS, ScreenEntry
 from distmon.tui.theme import Palette
+from distmon.tui.view.minimap import HIGHEST_LEVEL, TICK_WORDS, TICKS, USUAL_LEVEL
 from distmon.tui.widgets.line import Line, cells, spread
 
 
@@ -96,16 +98,20 @@ def help_lines(commands: list[Command], palette: Palette, width: int, height: in
     style = palette.style
     lines: list[Line] = []
     group = ""
-    for command in commands:
+    groups = list(dict.fromkeys(command.group for command in commands))
+    for command in sorted(commands, key=lambda command: groups.index(command.group)):
         if command.group != group:
             group = command.group
             lines += [Line()] * bool(lines) + [Line([(group, style("accent", bold=True))])]
         keys = " ".join(key_name(key) for key in command.keys)
         lines.append(Line([("  " + fit(keys, 14), style("key")), (command.help, style("text"))]))
     legend = "● good  ◐ starting  ○ idle  ▲ look here  ✖ dead or failed  ✔ ended  – not measured: Enter says why"
-    words = legend.split("  ")
-    lines += [Line(), Line([("Signs", style("accent", bold=True))])]
-    return lines + [Line([("  " + word, style("text"))]) for word in words]
+    bar = f"{SPARKS[USUAL_LEVEL]} a usual step  {SPARKS[HIGHEST_LEVEL]} three times as long"
+    bar += "".join(f"  {glyph} {TICK_WORDS[kind]}" for kind, glyph in TICKS.items())
+    for title, signs in (("Signs", legend), ("Signs of the replay bar", bar)):
+        lines += [Line(), Line([(title, style("accent", bold=True))])]
+        lines += [Line([("  " + sign, style("text"))]) for sign in signs.split("  ")]
+    return lines
 
 
 def question_lines(question: str, answers: list[tuple[str, str]], palette: Palette, width: int, height: int) -> list[Line]:

@@ -23,6 +23,7 @@ TICKS = {
     "failure": STATES["bad"], "mark": "◆", "verdict": STATES["warn"], "leave": "▽", "join": "△", "other": "│", "checkpoint": "◇",
 }  # fmt: skip
 """A shape per kind of moment; where several fall into one cell, the first of these is drawn."""
+TICK_WORDS = {kind: kind for kind in TICKS} | {"verdict": "finding", "other": "another event"}
 _ORDER = {kind: place for place, kind in enumerate(TICKS)}
 
 Cell = tuple[str, str]

@@ -63,13 +63,10 @@ def _times(row: RankRow, steady: Split | None, palette: Palette) -> list[Line]:
         if share is None and name in row.unseen:
             line.add(f"  {clean(row.unseen[name])}", palette.style("warn"))
         lines.append(line)
-    late = Line(
-        [
-            (fit("late", 14), palette.style("muted")),
-            (fit(milliseconds(row.lateness_s), 10, "right"), palette.style("text")),
-        ]
-    )
-    return [*lines, late.add("  behind the median rank", palette.style("muted"))]
+    label, side = ("early", "ahead of") if row.lateness_s is not None and row.lateness_s < 0 else ("late", "behind")
+    late = None if row.lateness_s is None else abs(row.lateness_s)
+    line = Line([(fit(label, 14), palette.style("muted")), (fit(milliseconds(late), 10, "right"), palette.style("text"))])
+    return [*lines, line.add(f"  {side} the median rank", palette.style("muted"))]
 
 
 def _heading(palette: Palette) -> Line:
