@@ -87,8 +87,9 @@ async def come_back(folder: Path, agents: int, stopped_s: float) -> Return:
     with contextlib.ExitStack() as stack:
         feeders = []
         for first in range(0, share * FEEDERS, share):
-            words = [sys.executable, str(_FEED), str(folder), str(first), str(share), agent.secret, own.public]
-            feeders.append(stack.enter_context(subprocess.Popen(words)))
+            # They would run on other machines: what this one has left is theirs.
+            words = [str(_FEED), str(folder), str(first), str(share), agent.secret, own.public]
+            feeders.append(stack.enter_context(subprocess.Popen(["nice", "-n", "19", sys.executable, *words])))
             stack.callback(feeders[-1].kill)
         while len(found := sorted(folder.glob("*.addresses"))) < FEEDERS:
             assert all(process.poll() is None for process in feeders), "an agents' process died"
