@@ -62,10 +62,11 @@ REAL = """
 
 Under horovodrun on one machine of {cores} cores (load {load:.1f} when they began), by `tests/truth/job.py`: steps of about
 100 ms, delays of 8 to 12 ms on a drawn rank from step {begin} to {end} of {steps}, as the job's own log says. `cpu_hog` is a
-niced process that spins on the core of that rank alone, `stopped` stops the rank for {stop:.0f} s. Seeds {seeds}. The gain is
-measured against the steps after the fault; what else the machine did meanwhile is in it. Send, memory and a slow link are tried
-on the streams alone: there is one host here, and its memory is not ours to fill. What was said of the whole job before the fault
-began is not held against the verdicts on it.
+process that spins on the core of that rank alone, where there is a core for each rank; `stopped` stops the rank for
+{stop:.0f} s. Seeds {seeds}. The gain is measured against the steps after the fault; what else the machine did meanwhile is
+in it. Send, memory and a slow link are tried on the streams alone: there is one host here, and its memory is not ours to
+fill. Where ranks share cores their allreduce takes a fifth to a third of such a step, and to say so (communication_bound) is
+not held against the verdicts; nor is what was said of the whole job before the fault began.
 """
 
 

@@ -23,7 +23,6 @@ COMPUTE_S = 0.08
 WORK_S = 0.02
 """Of it, where work is wanted."""
 SPIN = "while True: pass"
-"""Niced by 5, it leaves the rank three quarters of the core."""
 
 
 def main() -> None:
@@ -79,7 +78,7 @@ class Fault:
         if self.here("compute"):
             time.sleep(self.delay)
         if self.here("cpu_hog"):
-            self.hog = self.hog or subprocess.Popen(["nice", "-n", "5", sys.executable, "-S", "-c", SPIN])
+            self.hog = self.hog or subprocess.Popen([sys.executable, "-S", "-c", SPIN])
         elif self.hog is not None:
             self.end_hog()
         if self.here("stopped"):
