@@ -92,13 +92,20 @@ class Arrivals:
     mean_noise: Noise = field(default_factory=Noise)
     """Of their lateness by plain means."""
     slow: Shift = field(default_factory=Shift)
-    usual_transfer: float = 0.0
-    last_transfer: float = 0.0
-    transfer_noise: float = 0.0
+    usual_step_ns: float = 0.0
+    """Of the blocks in which the transfer was as it is usually, as the next."""
+    usual_transfer_ns: float = 0.0
+    last_transfer_ns: float = 0.0
+    transfer_noise_ns: float = 0.0
     transfer_share: float = 0.0
     """Of the step, mean of the last _SHARE_BLOCKS blocks, forgetting slowly."""
     transfer_bound: bool = False
     episodes: list[Episode] = field(default_factory=list)
+
+    @property
+    def usual_transfer(self) -> float:
+        """As a share of the step."""
+        return self.usual_transfer_ns / self.usual_step_ns if self.usual_step_ns else 0.0
 
     def add(self, told: list[tuple[int, str, Batch]], expected: int) -> None:
         """Takes in batches by rank; blocks that all `expected` ranks have told are joined at once."""
@@ -195,7 +202,7 @@ class Arrivals:
         settled = self.blocks - SKIPPED_BLOCKS
         trimmed = _trimmed_lateness(rows, duration) if rows is not None else None
         self._weigh_ranks(trimmed, _mean_lateness(sums, duration), settled)
-        self._weigh_transfer(transfer / duration, settled)
+        self._weigh_transfer(transfer / self.block, duration / self.block, settled)
 
     def _weigh_ranks(self, trimmed: Shares | None, means: Shares, settled: int) -> None:
         """By columns: there are thousands of ranks, and most are on time most of the time."""
@@ -219,18 +226,20 @@ class Arrivals:
             else:
                 suspects.discard(rank)
 
-    def _weigh_transfer(self, share: float, settled: int) -> None:
+    def _weigh_transfer(self, transfer: float, step: float, settled: int) -> None:
+        """Nanoseconds of a mean step of the block. As a share of that step it would seem longer where compute gets faster."""
         if settled > 1:
-            self.transfer_noise = averaged(self.transfer_noise, abs(share - self.last_transfer), settled - 1)
-        self.last_transfer = share
-        self.transfer_share += (share - self.transfer_share) / min(settled, _SHARE_BLOCKS)
+            self.transfer_noise_ns = averaged(self.transfer_noise_ns, abs(transfer - self.last_transfer_ns), settled - 1)
+        self.last_transfer_ns = transfer
+        self.transfer_share += (transfer / step - self.transfer_share) / min(settled, _SHARE_BLOCKS)
         self.transfer_bound = self.transfer_share >= (BOUND_OFF if self.transfer_bound else BOUND_ON)
         if settled > CALIBRATION:
-            alarm, value = alarm_level(1), share - self.usual_transfer
-            noise = deviation(self.transfer_noise, 0.0, settled)
+            alarm, value = alarm_level(1), (transfer - self.usual_transfer_ns) / self.usual_step_ns
+            noise = deviation(self.transfer_noise_ns / self.usual_step_ns, 0.0, settled)
             self._tested(self.slow, None, value, scores(value, noise, alarm, _LEAST_BLOCKS_OF_MEANS), alarm)
         if not any(self.slow.evidence):
-            self.usual_transfer = averaged(self.usual_transfer, share, settled)
+            self.usual_transfer_ns = averaged(self.usual_transfer_ns, transfer, settled)
+            self.usual_step_ns = averaged(self.usual_step_ns, step, settled)
 
     def _tested(self, shift: Shift, rank: int | None, value: float, found: list[float], alarm: float) -> None:
         first = self.next_step - self.block

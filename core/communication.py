@@ -1,8 +1,9 @@
 """What communication costs a step of this run, why, and how fast the reduction itself is.
 
 Bus bandwidth is algorithm bandwidth times 2 (n - 1) / n, what each link of a ring allreduce carries (nccl-tests, PERFORMANCE.md).
-Only the time in which nobody is waited for counts as transfer: what the last rank to come waits. Communication that is hidden
-behind the backward pass does not show in it, so that both bandwidths are lower bounds where any of it is exposed.
+Only the time in which nobody is waited for counts as transfer: what the last rank to come waits. What is sent behind the backward
+pass takes time that does not show in it, so that both bandwidths are upper bounds: equal to the links' where nothing is hidden,
+and far above where nearly all is.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class Communication:
     bytes_per_step: int | None
     tensors: int | None
     algorithm_bytes_per_s: float | None
+    """At most, as the next."""
     bus_bytes_per_s: float | None
     joined_steps: int
 

@@ -39,6 +39,9 @@ from distmon.core.steps import Generation, History, Totals
 
 _Handler = Callable[[SessionState, Any], None]
 
+LONGEST_INTERVALS = 3
+"""A reading of one moment stands for no longer than so many of the node's shortest intervals."""
+
 
 def apply(state: SessionState, event: ev.AnyEvent) -> None:
     """Changes the state by what happened."""
@@ -373,27 +376,37 @@ def _node_sampled(state: SessionState, event: ev.NodeSampled) -> None:
         node.cpu_percent_seconds += event.cpu_percent * event.interval_s
         node.cpu_seconds += event.interval_s
     _add_cores(node, event.cores_percent, event.interval_s)
+    stands_for_s = _stands_for_s(node, event.interval_s)
     for zone in event.temperatures:
-        _add_temperature(node.temperatures.setdefault(zone.name, TemperatureMeans()), zone.celsius, event.interval_s)
+        _add_temperature(node.temperatures.setdefault(zone.name, TemperatureMeans()), zone.celsius, stands_for_s)
     idle = event.at - state.stepped_until > IDLE_AFTER_S
     for rail in event.power:
         total = node.rails.setdefault(rail.name, RailEnergy())
         total.within = rail.within
-        joules = rail.energy_j if rail.energy_j is not None else None if rail.watts is None else rail.watts * event.interval_s
+        counted = rail.energy_j is not None
+        interval_s = event.interval_s if counted else stands_for_s
+        joules = rail.energy_j if counted else None if rail.watts is None else rail.watts * interval_s
         if joules is not None:
             total.joules += joules
-            total.seconds += event.interval_s
+            total.seconds += interval_s
             if idle and not rail.within:
                 node.idle_joules += joules
-            add_power(total.series, joules, event.interval_s, rail.energy_j is not None)
+            add_power(total.series, joules, interval_s, counted)
     for gpu in event.gpus:
         if gpu.instance is None:
-            joules = _add_gpu(node.gpus.setdefault(gpu.index, GpuMeans()), gpu, event.interval_s)
+            joules = _add_gpu(node.gpus.setdefault(gpu.index, GpuMeans()), gpu, event.interval_s, stands_for_s)
             if idle:
                 node.idle_joules += joules
     node.power_history.append((event.at, node_power_w(event)))
     if event.gpus:
         node.gpu_history.append((event.at, gpu_utilization_percent(event)))
+
+
+def _stands_for_s(node: NodeState, interval_s: float) -> float:
+    """How long a reading of one moment is taken to have held: not over a pause of the agent, of which nothing is known."""
+    if interval_s > 0:
+        node.least_interval_s = min(node.least_interval_s or interval_s, interval_s)
+    return min(interval_s, LONGEST_INTERVALS * (node.least_interval_s or 0.0))
 
 
 def _add_cores(node: NodeState, percents: list[float | None], interval_s: float) -> None:
@@ -415,17 +428,19 @@ def _add_temperature(means: TemperatureMeans, celsius: float, interval_s: float)
     means.highest = max(means.highest, celsius)
 
 
-def _add_gpu(means: GpuMeans, gpu: ev.GpuReading, interval_s: float) -> float:
-    """Gives the joules that it took."""
+def _add_gpu(means: GpuMeans, gpu: ev.GpuReading, interval_s: float, stands_for_s: float) -> float:
+    """Gives the joules that it took, by its counter since the last sample, or by its power for as long as that stands for."""
     means.name = gpu.name or means.name
     if gpu.utilization_percent is not None:
-        means.utilization_seconds += gpu.utilization_percent * interval_s
-        means.utilization_s += interval_s
-    joules = gpu.energy_j if gpu.energy_j is not None else None if gpu.power_w is None else gpu.power_w * interval_s
+        means.utilization_seconds += gpu.utilization_percent * stands_for_s
+        means.utilization_s += stands_for_s
+    counted = gpu.energy_j is not None
+    seconds = interval_s if counted else stands_for_s
+    joules = gpu.energy_j if counted else None if gpu.power_w is None else gpu.power_w * seconds
     if joules is not None:
         means.joules += joules
-        means.power_s += interval_s
-        add_power(means.series, joules, interval_s, gpu.energy_j is not None)
+        means.power_s += seconds
+        add_power(means.series, joules, seconds, counted)
     return joules or 0.0
 
 

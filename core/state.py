@@ -160,6 +160,8 @@ class NodeState:
     silences: list[tuple[float, float]] = field(default_factory=list)
     """Times (from, to) in which nothing came for so long that it counted as lost."""
     sample: NodeSampled | None = None
+    least_interval_s: float | None = None
+    """The shortest between two of its samples."""
     cpu_history: deque[tuple[float, float | None]] = field(default_factory=lambda: deque(maxlen=HISTORY))
     power_history: deque[tuple[float, float | None]] = field(default_factory=lambda: deque(maxlen=HISTORY))
     gpu_history: deque[tuple[float, float | None]] = field(default_factory=lambda: deque(maxlen=HISTORY))

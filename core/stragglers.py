@@ -176,16 +176,18 @@ def slow_network(state: SessionState, generation: Generation) -> Verdict | None:
     found = joined(generation, shift.since)
     lead = min(generation.ranks)
     duration = sum(s.duration for s in found.steps) / len(found.steps) / 1e6 if found.steps else 0.0
-    before = generation.arrivals.usual_transfer
+    before, usual_step = generation.arrivals.usual_transfer, generation.arrivals.usual_step_ns / 1e6
+    longer = shift.mean * usual_step
+    now = (before * usual_step + longer) / (duration or usual_step)
     gain = _beyond(gain_without_transfer(found), before)
     busier = busier_host(state)
     host, told = (busier.host, f"; {busier.host} moves {busier.times:.1f} times what the other hosts do") if busier else ("", "")
     return Verdict(
         kind="slow_network",
-        text=f"the network is slow: allreduce takes {shift.mean * duration:.1f} ms a step longer on all ranks, and none is late"
+        text=f"the network is slow: allreduce takes {longer:.1f} ms a step longer on all ranks, and none is late"
         + told,
         evidence=(
-            f"since step {shift.since:,} even the last rank waits {before + shift.mean:.1%} of the step, {before:.1%} before; "
+            f"since step {shift.since:,} even the last rank waits {now:.1%} of the step, {before:.1%} before; "
             "the ranks' own phases are as they were"
             + (f"; {busier.host}'s {busier.interfaces} carries {busier.bytes_per_s / 1e6:,.0f} MB/s" if busier else "")
         ),

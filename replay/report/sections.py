@@ -238,7 +238,7 @@ def _communication(session: model.Session) -> list[tuple[str, str]]:
         facts.append(("reduced", f"{found.bytes_per_step / 1e6:,.2f} MB a step in {number(found.tensors)} tensors"))
     if found.algorithm_bytes_per_s is not None and found.bus_bytes_per_s is not None:
         rates = (f"{number(rate / 1e6)} MB/s" for rate in (found.algorithm_bytes_per_s, found.bus_bytes_per_s))
-        facts.append(("bandwidth", "algorithm {}, bus {}".format(*rates)))
+        facts.append(("bandwidth", "at most: algorithm {}, bus {}; what is sent behind compute takes time unseen".format(*rates)))
     return facts
 
 

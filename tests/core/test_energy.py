@@ -35,6 +35,16 @@ def test_a_gap_holds_no_energy() -> None:
     assert found.peak_w == 100
 
 
+def test_a_paused_agent_invents_no_energy_where_only_watts_are_known() -> None:
+    """Its first sample after the pause tells the whole pause as its interval; a counter has counted through it."""
+    paused = [(float(t), 50.0, 1.0) for t in range(1, 61)] + [(226.0, 100.0, 166.0)]
+    watts = of([sampled(at, watts, interval_s=s) for at, watts, s in paused])
+    assert watts.joules == 60 * 50 + 3 * 100
+    assert watts.readings[0].seconds == 63
+    counter = of([sampled(at, watts, joules=watts * s, interval_s=s) for at, watts, s in paused])
+    assert counter.joules == 60 * 50 + 166 * 100
+
+
 def test_a_counter_is_preferred_to_watts() -> None:
     found = of([sampled(t, 50.0, 70.0) for t in range(1, 11)])
     assert found.joules == 700

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from distmon.core import events as ev
@@ -56,6 +58,26 @@ def test_a_slow_link_is_no_slow_rank() -> None:
     assert last[0].kind == "slow_network"
     assert last[0].gain_percent is not None
     assert last[0].gain_percent[0] <= 5 / 1.05 <= last[0].gain_percent[1]
+
+
+@pytest.mark.parametrize("after_s", [0.07, 0.055])
+def test_a_compute_that_gets_faster_is_no_slow_network(after_s: float) -> None:
+    """The transfer is a larger share of the step then, and as long as it was."""
+    state = SessionState()
+    source, first, begun = random.Random(1), 0, 0.0
+    for second in range(60):
+        compute = 0.095 if second < 40 else after_s
+        waits = [round(5e6 * source.lognormvariate(0, 0.1)) for _ in range(10)]
+        durations = [round(1e9 * compute * source.lognormvariate(0, 0.02)) + wait for wait in waits]
+        starts = [sum(durations[:i]) for i in range(10)]
+        begun, ended = begun + sum(durations) / 1e9, begun
+        for rank in (0, 1):
+            batch = {"node": f"n{rank}", "worker": f"w{rank}", "rank": rank, "generation": 0, "first_step": first}
+            columns = {"start_ns": starts, "duration_ns": durations, "exposed_communication_ns": waits}
+            apply(state, ev.StepsRecorded(at=begun, origin=ended, **batch, **columns))
+        first += 10
+        assert not [v for v in verdicts(state) if v.kind == "slow_network"]
+    assert state.generations[0].arrivals.blocks > 40
 
 
 @pytest.mark.parametrize(
