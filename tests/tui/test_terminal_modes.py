@@ -74,6 +74,10 @@ class Terminal:
         os.close(self.master)
         self.master = -1
 
+    def resize(self, rows: int, columns: int) -> None:
+        """As a terminal emulator does it; the kernel tells the process."""
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
     def settings(self) -> list[object]:
         return termios.tcgetattr(self._slave)
 
@@ -149,6 +153,20 @@ def test_a_closed_terminal_ends_the_process(start: Callable[..., Terminal]) -> N
     assert os.waitstatus_to_exitcode(terminal.wait()) in (129, -signal.SIGHUP)
 
 
+def test_a_terminal_that_grows_or_shrinks_is_drawn_in_its_new_size(start: Callable[..., Terminal]) -> None:
+    terminal = start()
+    terminal.read_until(lambda output: READY in output)
+    terminal.resize(rows=40, columns=120)
+    terminal.read_until(lambda output: b"\x1b[40;" in output)
+    terminal.resize(rows=8, columns=30)
+    terminal.read_until(lambda output: b"needs 40x10" in output)
+    terminal.resize(rows=24, columns=80)
+    terminal.read_until(lambda output: READY in output.rpartition(b"needs 40x10")[2])
+    os.write(terminal.master, b"q")
+    assert os.waitstatus_to_exitcode(terminal.wait()) == 0
+    assert_restored(terminal)
+
+
 def test_q_leaves_with_zero(start: Callable[..., Terminal]) -> None:
     terminal = start()
     terminal.read_until(lambda output: READY in output)
@@ -201,13 +219,22 @@ def test_before_the_app_is_loaded_the_terminal_says_what_is_opened(start: Callab
     assert_restored(terminal)
 
 
-def test_what_cannot_be_opened_is_told_once_the_terminal_is_given_back(start: Callable[..., Terminal]) -> None:
-    terminal = start("replay", "no\x1b[31mne.jsonl", program=DISTMON)
+@pytest.mark.parametrize(
+    ("words", "opening", "says"),
+    [
+        (["no\x1b[31mne.jsonl"], b"opening no?[31mne.jsonl", b"no such file"),
+        (["--demo", "--from", "99:00"], b"opening the recording", b"lasts 2:48: give a time within that"),
+    ],
+)
+def test_what_cannot_be_opened_is_told_once_the_terminal_is_given_back(
+    start: Callable[..., Terminal], words: list[str], opening: bytes, says: bytes
+) -> None:
+    terminal = start("replay", *words, program=DISTMON)
     assert os.waitstatus_to_exitcode(terminal.wait()) == 1
     assert_restored(terminal)
     before, _, after = terminal.output.rpartition(b"\x1b[?1049l")
-    assert b"opening no?[31mne.jsonl" in before
-    assert b"no such file" in after
+    assert opening in before
+    assert says in after
 
 
 def test_a_signal_before_the_app_is_loaded_gives_the_terminal_back(start: Callable[..., Terminal]) -> None:

@@ -21,6 +21,7 @@ from distmon.replay.session_file import SessionFile, open_session
 from distmon.tui import splash
 from distmon.tui.cli.onward import Left, go_on, left
 from distmon.tui.cli.sessions import SESSION_HELP, label, resolve
+from distmon.tui.format import duration
 from distmon.tui.terminal import can_show_app, run_app
 
 CLOCK_S = 1.0
@@ -82,6 +83,10 @@ def _play(session: SessionFile, speed: float, start: float, at: str | None, besi
         if at is not None:
             player.pause()
             start = moment_named(at)(player)
+        if math.inf > start > player.duration_s:
+            raise DistmonError(
+                f"{session.path} lasts {duration(player.duration_s)}: give a time within that, or a date and time with --at"
+            )
         if start > 0:
             player.seek(start)
         follow = partial(_follow, session.path, player) if player.behind_s is not None else None

@@ -108,9 +108,10 @@ def verdict(facts: Facts, palette: Palette, width: int) -> Line:
     glyph, role = (STATES["good"], "good") if calm else (STATES["warn"], "warn")
     line = Line([(f" {glyph} ", style(role)), (clean(first.text), style(role, bold=True))])
     more = Line([(f"+{others} more: v ", style("key"))] if others else [("v: why ", style("key"))])
-    room = width - line.width - more.width - 6
+    lead = "  try: "
+    room = width - line.width - len(lead) - 1 - more.width
     if room >= 16:
-        line.add("  try: ", style("muted")).add(fit(clean(first.try_first), room).rstrip(), style("text"))
+        line.add(lead, style("muted")).add(fit(clean(first.try_first), room).rstrip(), style("text"))
     return spread(line, more, width, style("text"))
 
 

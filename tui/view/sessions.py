@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import textwrap
+import time
 from collections.abc import Sequence
 
 from distmon.replay.glance import Glance
 from distmon.tui.format import MISSING, clean, duration, size
-from distmon.tui.format import clock as clock_words
 from distmon.tui.theme import Palette
 from distmon.tui.widgets.line import Line
 from distmon.tui.widgets.rows import Cell
@@ -15,7 +15,7 @@ from distmon.tui.widgets.table import Column
 
 COLUMNS = (
     Column("name", "recording", 24, "left", grow=3, widest=64),
-    Column("started", "started", 8, importance=2),
+    Column("started", "started", 16, importance=2),
     Column("length", "last write", 10, importance=3),
     Column("ranks", "ranks", 5, importance=4),
     Column("size", "size", 8, importance=5),
@@ -39,7 +39,7 @@ def cells(known: dict[str, Glance], base: str | None, key: str) -> Sequence[Cell
         return (name, *[(MISSING, "muted")] * 3, (size(found.size_bytes), "muted"), (clean(found.trouble), "warn"))
     return (
         name,
-        (clock_words(found.started), "text"),
+        (time.strftime("%Y-%m-%d %H:%M", time.localtime(found.started)), "text"),
         (f"+{duration(found.changed - found.started)}", "text"),
         (MISSING if found.ranks is None else str(found.ranks), "text"),
         (size(found.size_bytes), "muted"),
