@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from distmon.core.death import death
+from distmon.core.fold import node_power_w
 from distmon.core.measures import ALL_PHASES, node_means
+from distmon.core.readings import memory_percent
 from distmon.core.state import NodeState, SessionState
 from distmon.tui.format import MISSING, clean, compact, duration, milliseconds, percent, span, watts
 from distmon.tui.view.facts import Facts, facts
@@ -26,6 +28,9 @@ class PlainView:
     def lines(self, state: SessionState) -> list[str]:
         """What there is to say since the last call."""
         result = self._events(state)
+        if state.job.status == "idle" and state.nodes and state.now >= self._next_progress:
+            result += [_reading(node) for node in state.nodes.values() if node.sample is not None]
+            self._next_progress = state.now + self.every_s
         if state.job.status == "running" and state.now >= self._next_progress:
             moment = facts(state)
             result.append(progress_line(moment))
@@ -90,6 +95,16 @@ def _node(node: NodeState) -> str:
     cpu, power = percent(means.cpu_percent).strip(), watts(means.power_w)
     energy = f", {compact(means.energy_j)} J ({means.energy_covers})" if means.energy_j is not None else ""
     return f"node        {clean(node.host or node.node)}: cpu {cpu}, power {power}{energy}"
+
+
+def _reading(node: NodeState) -> str:
+    """What its last sample says."""
+    sample = node.sample
+    if sample is None:
+        return f"{clean(node.host or node.node)}: {MISSING}"
+    parts = [f"cpu {percent(sample.cpu_percent).strip()}", f"memory {percent(memory_percent(sample)).strip()}"]
+    parts += [f"gpu {gpu.index} {percent(gpu.utilization_percent).strip()}" for gpu in sample.gpus]
+    return f"{clean(node.host or node.node)}: {', '.join(parts)}, power {watts(node_power_w(sample))}"
 
 
 def _samples(moment: Facts) -> str:

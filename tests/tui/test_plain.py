@@ -11,6 +11,7 @@ from distmon.core import events as ev
 from distmon.core.fold import apply
 from distmon.core.state import SessionState
 from distmon.core.synthetic import Script, session
+from distmon.tui.cli.main import main
 from distmon.tui.plain import PlainView, summary_lines
 from distmon.tui.terminal import can_show_app
 
@@ -105,3 +106,32 @@ def test_the_summary_of_a_job_that_was_refused_says_why() -> None:
     apply(state, ev.JobEnded(at=3.0, exit_code=1, reason="failed", detail="no \x1b[31mslots"))
     assert summary_lines(state)[1].startswith("reason      no ")
     assert "\x1b" not in summary_lines(state)[1]
+
+
+def test_a_recording_is_told_in_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["replay", "--demo"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "    0:00  node vm joined"
+    assert "    2:48  job finished, exit code 0" in said
+    assert said[-5].startswith("finished after 2:47: 2 ranks")
+
+
+def test_what_needs_a_screen_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["replay", "--demo", "--at", "0:10"]) == 2
+    assert main(["launch", "-np", "2"]) == 1
+    assert [line.split(";")[0] for line in capsys.readouterr().err.splitlines()] == [
+        "distmon: --at and --against need a terminal to draw on",
+        "distmon: a form needs a terminal to draw on",
+    ]
+
+
+def test_a_machine_without_a_job_tells_its_readings() -> None:
+    state, view, lines = SessionState(), PlainView(), []
+    apply(state, ev.NodeJoined(at=0.0, node="n", host="box", cores=8, memory_bytes=1000))
+    for second in range(1, 25):
+        sample = ev.NodeSampled(at=float(second), node="n", interval_s=1.0, cpu_percent=12.0, memory_used_bytes=340)
+        apply(state, sample)
+        lines += view.lines(state)
+    assert lines[0] == "node box joined"
+    assert len(lines) == 4
+    assert all(line.startswith("box: cpu 12%, memory ") for line in lines[1:])

@@ -6,22 +6,25 @@ import argparse
 import math
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 
 from distmon.core.errors import DistmonError, UsageError
+from distmon.core.fold import apply
+from distmon.core.state import SessionState
 from distmon.replay.open_index import open_index
 from distmon.replay.player import FASTEST, SLOWEST, Player
 from distmon.replay.recorder import is_being_written
 from distmon.replay.report.mask import plain
-from distmon.replay.session_file import SessionFile, open_session
+from distmon.replay.session_file import Notes, SessionFile, open_session
 from distmon.tui import splash
 from distmon.tui.cli.onward import Left, go_on, left
 from distmon.tui.cli.sessions import SESSION_HELP, label, resolve
 from distmon.tui.format import duration
+from distmon.tui.plain import PlainView, summary_lines
 from distmon.tui.terminal import can_show_app, run_app
 
 CLOCK_S = 1.0
@@ -51,10 +54,29 @@ def run(arguments: argparse.Namespace) -> int:
         moment_named(arguments.at)
     path = resolve(arguments.session, demo=arguments.demo)
     if not can_show_app():
-        open_session(path)
-        raise DistmonError(f"replay needs a terminal to draw on; `distmon report {path}` prints the numbers anywhere")
+        return _in_lines(path, arguments)
     beside = resolve(arguments.against, demo=False) if arguments.against else None
     return go_on(_play(open_session(path), arguments.speed, start, arguments.at, beside))
+
+
+def _in_lines(path: Path, arguments: argparse.Namespace) -> int:
+    """Where there is no terminal to draw on: what happened, each line with its time in the session, and the summary."""
+    if arguments.at is not None or arguments.against is not None:
+        raise UsageError("--at and --against need a terminal to draw on; without one all that happened is printed")
+    session, state, view, notes = open_session(path), SessionState(), PlainView(), Notes()
+    for event in session.events(notes):
+        apply(state, event)
+        for line in view.lines(state):
+            sys.stdout.write(f"{duration(state.now - session.header.at):>8}  {line}\n")
+    for line in summary_lines(state):
+        sys.stdout.write(line + "\n")
+    _warn(session, notes.sentences())
+    return 0
+
+
+def _warn(session: SessionFile, notes: Iterable[str]) -> None:
+    for note in notes:
+        sys.stderr.write(f"distmon: warning: {session.path}: {plain(note)}\n")
 
 
 def opened(path: Path, beside: Path | None) -> Left:
@@ -77,8 +99,7 @@ def _play(session: SessionFile, speed: float, start: float, at: str | None, besi
     player = Player(session, speed=speed, index=open_index(session, _progress_on(sys.stderr.write)))
     if player.notes:
         splash.take_down()
-    for note in player.notes:
-        sys.stderr.write(f"distmon: warning: {session.path}: {plain(note)}\n")
+    _warn(session, player.notes)
     try:
         if at is not None:
             player.pause()

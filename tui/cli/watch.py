@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from importlib.metadata import version
+from typing import Never
 
 from distmon.core.errors import DistmonError
 from distmon.core.events import SessionStarted
+from distmon.core.fold import apply
 from distmon.core.state import SessionState
 from distmon.launcher.agents import LocalAgent
 from distmon.launcher.rundir import job_directory
 from distmon.replay.paths import passing_recording
 from distmon.replay.recorder import Recorder
 from distmon.tui.cli.onward import Left, go_on, left
+from distmon.tui.format import clock as clock_words
 from distmon.tui.job import new_session_id
-from distmon.tui.live import LiveSession
+from distmon.tui.live import TICK_S, LiveSession
+from distmon.tui.plain import PlainView
 from distmon.tui.terminal import can_show_app, run_app
 from distmon.wire.addresses import default_address, is_served
 from distmon.wire.clock import SteadyClock
@@ -29,8 +35,8 @@ Opening = tuple[str, object]
 
 def watch(opening: Opening | None = None) -> int:
     """Runs until the user leaves."""
-    if not can_show_app():
-        raise DistmonError("no terminal that can show a screen; try: distmon-agent --once --json, or distmon run --headless")
+    if opening is not None and not can_show_app():
+        raise DistmonError("a form needs a terminal to draw on; `distmon run --headless` takes the same as flags")
     return go_on(_watch(opening))
 
 
@@ -59,8 +65,22 @@ def _show(address: str, opening: Opening | None) -> Left:
         session.start()
         rewind = Rewind(session, state, recorder)
         try:
+            if not can_show_app():
+                return _in_lines(session, state)
             app = DistmonApp(rewind, rewind, state=state, opening=opening)
             return left(app, run_app(app))
         finally:
             session.close()
             rewind.close()
+
+
+def _in_lines(session: LiveSession, state: SessionState) -> Never:
+    """Where there is no terminal to draw on: what happens, line by line, until it is interrupted."""
+    view = PlainView()
+    while True:
+        for event in session.poll():
+            apply(state, event)
+        for line in view.lines(state):
+            sys.stdout.write(f"{clock_words(state.now)}  {line}\n")
+        sys.stdout.flush()
+        time.sleep(TICK_S)

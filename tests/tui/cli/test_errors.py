@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -54,7 +55,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["run", "-np", "2", "--record", "empty.jsonl", "--", sys.executable, "train.py"], FAILURE, "there already"),
         (["replay"], USAGE, "SESSION"),
         (["replay", "absent.jsonl"], FAILURE, "absent.jsonl"),
-        (["replay", "secret.jsonl"], FAILURE, "terminal"),
+        (["replay", "secret.jsonl", "--at", "0:10"], USAGE, "terminal"),
         (["replay", "secret.jsonl", "--speed", "0"], USAGE, "--speed"),
         (["report"], USAGE, "SESSION"),
         (["report", "empty.jsonl"], FAILURE, "empty.jsonl"),
@@ -77,9 +78,19 @@ def test_one_line_and_the_code(
     assert said.err.count("\n") == 1
 
 
-def test_without_a_terminal_the_screen_says_what_to_use_instead(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([]) == FAILURE
-    assert "distmon run --headless" in capsys.readouterr().err
+def test_without_a_terminal_this_machine_is_watched_in_lines_until_it_is_interrupted(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "distmon.tui.cli.main"]
+    environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path), "XDG_STATE_HOME": str(tmp_path)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            assert process.stdout is not None and process.stderr is not None
+            assert process.stdout.readline().endswith("joined\n")
+            assert "cpu" in process.stdout.readline()
+            process.send_signal(signal.SIGINT)
+            assert process.wait(20) == 130
+            assert process.stderr.read() == ""
+        finally:
+            process.kill()
 
 
 def test_an_unreadable_session_is_named(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
