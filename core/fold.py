@@ -404,9 +404,10 @@ def _node_sampled(state: SessionState, event: ev.NodeSampled) -> None:
 
 def _stands_for_s(node: NodeState, interval_s: float) -> float:
     """How long a reading of one moment is taken to have held: not over a pause of the agent, of which nothing is known."""
-    if interval_s > 0:
-        node.least_interval_s = min(node.least_interval_s or interval_s, interval_s)
-    return min(interval_s, LONGEST_INTERVALS * (node.least_interval_s or 0.0))
+    least = node.least_interval_s
+    if interval_s > 0 and (least is None or interval_s < least):
+        least = node.least_interval_s = interval_s
+    return min(interval_s, LONGEST_INTERVALS * least) if least is not None else 0.0
 
 
 def _add_cores(node: NodeState, percents: list[float | None], interval_s: float) -> None:

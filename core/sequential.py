@@ -32,6 +32,8 @@ _CHANCE = 1.75
 _CAUTION, _CAUTION_EARLY = 1.12, 0.7
 """Noise is taken to be so much larger than blocks show: as it wanders, and as few blocks tell little."""
 _LEAST_NOISE = 0.002
+_ENOUGH = 512
+"""Ranks whose typical change is that of all within a few percent."""
 _FORGIVEN = 3
 """One block alone, however good, takes away no more than this part of an alarm."""
 
@@ -121,8 +123,9 @@ def averaged(mean: float, value: float, count: int) -> float:
 
 
 def _typical_change(now: Shares, before: Shares) -> float:
-    """Of the ranks that took part in both."""
-    changes: list[float] = sorted(map(abs, map(sub, now, before)))
+    """Of the ranks that took part in both; of very many, some spread evenly over all tell it as well."""
+    apart = max(min(len(now), len(before)) // _ENOUGH, 1)
+    changes: list[float] = sorted(map(abs, map(sub, now[::apart], before[::apart])))
     return changes[len(changes) // 2]
 
 

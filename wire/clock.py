@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
+from operator import itemgetter
 from typing import NamedTuple
 
 from distmon.core.events import ClockStepped
@@ -69,6 +70,9 @@ class Estimate(NamedTuple):
         return abs(self.offset_s - other.offset_s) > (self.round_trip_s + other.round_trip_s) / 2 + _NEWS_S
 
 
+_ROUND_TRIP = itemgetter(1)
+
+
 class ClockOffset:
     """From request and reply, as NTP does it (RFC 5905, section 8): of the last exchanges the one that was under way least."""
 
@@ -83,14 +87,19 @@ class ClockOffset:
             return None  # no answer to a request of this side
         offset_ns = ((sent_ns - heard_ns) + (received_ns - answered_ns)) / 2
         new = Estimate(offset_ns / 1e9, round_trip_ns / 1e9)
-        if any(new.contradicts(known) for known in self._exchanges):
+        if self._contradicted_by(new):
             self._exchanges.clear()  # a clock was set
         self._exchanges.append(new)
-        best = min(self._exchanges, key=lambda known: known.round_trip_s)
+        best = min(self._exchanges, key=_ROUND_TRIP)
         if self._told is not None and not self._is_news(best, self._told):
             return None
         self._told = best
         return best
+
+    def _contradicted_by(self, new: Estimate) -> bool:
+        """Whether any exchange is; written out, as thousands come in a second."""
+        offset, round_trip = new
+        return bool([known for known, wide in self._exchanges if abs(offset - known) > (round_trip + wide) / 2 + _NEWS_S])
 
     @staticmethod
     def _is_news(best: Estimate, told: Estimate) -> bool:

@@ -25,7 +25,7 @@ _REQUEST_EVERY_S = 4.0
 _REQUEST_SILENT_EVERY_S = 1.0
 """To an agent that was not heard lately: it may have started anew and not know this viewer."""
 _LOOK_FOR_DUE_EVERY_S = 0.05
-_LOOK_FOR_DUE_EVERY_S_PER_AGENT = 0.0002
+_LOOK_FOR_DUE_EVERY_S_PER_AGENT = 0.0004
 _WINDOW = 32
 _MESSAGES_PER_TURN, _BYTES_PER_TURN = 1024, 4 << 20
 """A thousand agents that come back have much to tell at once, and others want this thread's interpreter too."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from array import array
 
 import pytest
 
 from distmon.core import events as ev
 from distmon.core import measures
 from distmon.core.fold import apply
+from distmon.core.sequential import Noise
 from distmon.core.state import SessionState
 from distmon.core.synthetic_faults import Cause, Trial, second_by_second
 from distmon.core.verdicts import Verdict, cannot_tell, verdicts
@@ -101,6 +103,14 @@ def test_a_healthy_job_is_left_alone() -> None:
     assert named == {}
     assert [v.kind for v in last] == ["compute_bound"]
     assert cannot_tell(state) == []
+
+
+def test_the_noise_of_very_many_ranks_is_told_by_some_of_them() -> None:
+    source, noise = random.Random(1), Noise()
+    for block in range(1, 41):
+        noise.add(array("d", [source.gauss(0, 0.01) for _ in range(4_000)]), block)
+    # The median of the absolute difference of two normal values is 0.9539 of their deviation.
+    assert noise.near == pytest.approx(0.009539, rel=0.05)
 
 
 def test_a_lateness_that_ends_is_told_as_past() -> None:
