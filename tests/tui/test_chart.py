@@ -149,3 +149,17 @@ def test_a_window_can_end_earlier() -> None:
     shown = ChartData(now=1000.0, window_s=60.0, end=500.0)
     axis = time_axis(shown, 120)
     assert axis.start + axis.step * axis.count == pytest.approx(500.0, abs=axis.step)
+
+
+def test_a_window_longer_than_the_session_has_no_labels_before_its_begin() -> None:
+    series = Series("x", [0.0, 5.0, 10.0], [1.0, 2.0, 3.0], "series0")
+    plot = Plot(ChartData((series,), now=200.0, window_s=300.0), DARK, 80, 6)
+    assert "".join(text for text, _ in plot.lines()[-1].pieces).count("0:00") == 1
+
+
+def test_an_axis_whose_end_is_known_ends_there() -> None:
+    def high(value: float) -> float:
+        return Plot(ChartData((Series("cpu", [0.0], [value], "series0"),), highest=100.0), DARK, 40, 6).high
+
+    assert [high(100.0), high(3.0)] == [100.0, 100.0]
+    assert high(250.0) > 250.0

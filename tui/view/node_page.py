@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from distmon.core.events import GpuReading, ProcessReading
 from distmon.core.state import NodeState
@@ -126,7 +127,7 @@ def load_chart(facts: Facts, node: NodeState, view: TimeView) -> ChartData:
     if node.gpu_history:
         series.insert(0, _series("gpu", node.gpu_history, "series1"))
     caption = (*((f"{s.label} ", s.role) for s in series), ("%", "muted"))
-    return _history_chart(facts, series, view, caption)
+    return replace(_history_chart(facts, series, view, caption), highest=100.0)
 
 
 def power_chart(facts: Facts, node: NodeState, view: TimeView) -> ChartData:

@@ -62,6 +62,8 @@ class ChartData:
     """The moment that the crosshair is on."""
     log: bool = False
     """Whether the value axis is logarithmic."""
+    highest: float | None = None
+    """Where the value axis ends, if no value is above it; None ends it a little above the highest."""
     words: Callable[[float | None], str] = compact
     """How a value is written."""
     axis_words: Callable[[float], str] = duration
@@ -245,6 +247,8 @@ class Plot:
         self._bands = [self._band_bins(series) for series in self.data.series]
         peaks = [column[1] for columns in (*self._binned, *self._bands) for column in columns if column is not None]
         self.high = nice_ceiling(max(peaks) * 1.05) if peaks else 0.0
+        if self.data.highest is not None and peaks and max(peaks) <= self.data.highest:
+            self.high = self.data.highest
         if self.data.log:
             lows = [column[0] for columns in (*self._binned, *self._bands) for column in columns if column and column[0] > 0]
             self.low = 10.0 ** math.floor(math.log10(min(lows))) if lows else 0.0
@@ -350,8 +354,7 @@ class Plot:
             .add("└", self.palette.style("border"))
         )
         distance = nice_time_step(14 * 2 * self.axis.step)
-        first = math.ceil((self.axis.start - self.data.origin) / distance - 1e-9)
-        number = first
+        number = max(math.ceil((self.axis.start - self.data.origin) / distance - 1e-9), 0)
         while True:
             at = self.data.origin + number * distance
             column = LABEL_WIDTH + round((at - self.axis.start) / self.axis.step / 2)

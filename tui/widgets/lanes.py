@@ -112,7 +112,7 @@ class Lanes(Panel):
         muted = self.palette.style("muted")
         line = Line().pad(LABEL, muted)
         distance = nice_time_step(14 * axis.step)
-        at = -(-(axis.start - self._data.origin) // distance) * distance
+        at = max(-(-(axis.start - self._data.origin) // distance) * distance, 0.0)
         while (column := LABEL + round((at + self._data.origin - axis.start) / axis.step)) + 9 <= LABEL + axis.count:
             if column >= line.width:
                 line.pad(column, muted).add(duration(at), muted)
