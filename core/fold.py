@@ -202,6 +202,7 @@ def _answers(state: SessionState, host: str, at: float) -> None:
 
 
 def _action_taken(state: SessionState, event: ev.ActionTaken) -> None:
+    state.job.told_to_end = state.job.told_to_end or event.action in ("stop", "restart")
     _say(state, event.at, "info", f"{event.action} {event.detail}".rstrip())
 
 

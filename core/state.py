@@ -48,6 +48,8 @@ class JobState:
     end_reason: str = ""
     end_detail: str = ""
     failure: Failure | None = None
+    told_to_end: bool = False
+    """Somebody has stopped or restarted it."""
 
 
 @dataclass(slots=True)

@@ -134,6 +134,8 @@ class LaunchedJob:
         return read_hosts(self._hosts_file) if self._plan.own_hosts else None
 
     def _told_to_stop(self, firm: bool) -> str:
+        if self.stopping and not firm:
+            return "the job is ending already; K or distmon stop --now kills every rank at once"
         if firm and not self.stopping:
             self._runner.stop(signal.SIGTERM)  # which is polite, whoever calls it first
         firm = self.stopping

@@ -15,7 +15,7 @@ class RemoteJob:
     """Has what an operator needs of a job (ports.Job), but for its end, which leaving a view does not bring."""
 
     stopping = False
-    """Not known here: a job that is told to stop twice kills by itself."""
+    """Not known here: its recording tells."""
 
     def __init__(self, job: RunningJob) -> None:
         self._job = job

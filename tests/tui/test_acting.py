@@ -50,9 +50,15 @@ async def test_an_action_is_asked_for_and_done_after_a_yes(
         assert f"{name} is under way" in text_grid(app)[-1]
 
 
-async def test_a_job_that_is_ending_is_killed_by_a_second_stop(open_app: OpenApp, fake_job: type[FakeJob]) -> None:
-    job = fake_job(stopping=True)
-    async with open_app(RUNNING, job=job) as (app, pilot, _):
+@pytest.mark.parametrize("told_by", ["job", "recording"])
+async def test_a_job_that_is_ending_is_killed_by_a_second_stop(
+    open_app: OpenApp, settle: Settle, fake_job: type[FakeJob], told_by: str
+) -> None:
+    """A view that only follows the job's recording is told by it."""
+    job = fake_job(stopping=told_by == "job")
+    stopped = [ev.ActionTaken(at=RUNNING[-1].at, action="stop", detail="politely")] if told_by == "recording" else []
+    async with open_app([*RUNNING, *stopped], job=job) as (app, pilot, _):
+        await settle(pilot)
         await pilot.press("K")
         assert "Kill every rank at once" in app.cockpit.question
         await pilot.press("y")

@@ -34,7 +34,7 @@ class Acting:
             self._cockpit.say(self._rights.refusal or (NO_JOB if self._job is None else "the job has ended"))
             return
         begin: dict[str, Callable[[Target], None]] = {
-            "stop": lambda job: self._ask(job, StopJob(firm=job.stopping)),
+            "stop": lambda job: self._ask(job, StopJob(firm=job.stopping or self._cockpit.facts.state.job.told_to_end)),
             "restart": lambda job: self._ask(job, RestartJob()),
             "signal": self._signal,
             "add_host": self._add_host,
