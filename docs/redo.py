@@ -169,18 +169,22 @@ def _over_time(path: Path, prefix: str, names: tuple[str, ...]) -> str:
 
 
 def _steps(folders: dict[str, Path]) -> str:
-    """A step with two ranks, model by model: what is computed against what is waited for."""
-    rows = []
+    """A step with two ranks, model by model: what is computed against what is waited for, and why."""
+    rows, said = [], []
     for name, folder in folders.items():
-        for one in _load(folder):
-            if one.session.world_size.last != 2:
-                continue
-            split = one.session.step_split_s
-            compute, exposed = split.compute, split.exposed_communication
-            ratio = f"{compute / exposed:.1f} : 1" if compute and exposed else DASH
-            rows.append([f"{name} {one.name}", seconds(one.session.step_s), seconds(compute), seconds(exposed), ratio])
-    header = ["run", "step", "forward + backward", "exposed communication", "computation : communication"]
-    return to_markdown([Section("", table=Table(header, rows))], level=3)
+        of_two = [one for one in _load(folder) if one.session.communication is not None]
+        for one in of_two:
+            found = one.session.communication
+            assert found is not None
+            ratio = f"{found.compute_to_communication:.1f} : 1" if found.compute_to_communication else DASH
+            times = (found.step_s, found.compute_s, found.exposed_s, found.waiting_s, found.transfer_s)
+            size = DASH if found.bytes_per_step is None else f"{found.bytes_per_step / 1e6:.1f} MB"
+            rows.append([f"{name} {one.name}", *map(seconds, times), ratio, size])
+        if of_two and (last := of_two[-1].session.communication) is not None:
+            said.append(f"{name}: {last.text}")
+    header = ["run", "step", "forward + backward", "exposed communication", "of it: for the last rank", "transfer"]
+    table = Table([*header, "computation : communication", "reduced"], rows)
+    return to_markdown([Section("", table=table), Section("", lines=said)], level=3)
 
 
 def _warm_up(folders: list[Path]) -> str:
