@@ -172,7 +172,7 @@ class Watched:
         variables = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", **(environment or {})}
         self.pid, self.master = pty.fork()
         if self.pid == 0:
-            os.execve(sys.executable, arguments, variables)
+            os.execve(sys.executable, [*arguments], variables)
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
         self.bytes = 0
         self.frames: list[float] = []

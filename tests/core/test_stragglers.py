@@ -74,9 +74,19 @@ def test_a_compute_that_gets_faster_is_no_slow_network(after_s: float) -> None:
         starts = [sum(durations[:i]) for i in range(10)]
         begun, ended = begun + sum(durations) / 1e9, begun
         for rank in (0, 1):
-            batch = {"node": f"n{rank}", "worker": f"w{rank}", "rank": rank, "generation": 0, "first_step": first}
-            columns = {"start_ns": starts, "duration_ns": durations, "exposed_communication_ns": waits}
-            apply(state, ev.StepsRecorded(at=begun, origin=ended, **batch, **columns))
+            told = ev.StepsRecorded(
+                at=begun,
+                node=f"n{rank}",
+                worker=f"w{rank}",
+                rank=rank,
+                generation=0,
+                first_step=first,
+                origin=ended,
+                start_ns=starts,
+                duration_ns=durations,
+                exposed_communication_ns=[*waits],
+            )
+            apply(state, told)
         first += 10
         assert not [v for v in verdicts(state) if v.kind == "slow_network"]
     assert state.generations[0].arrivals.blocks > 40
