@@ -54,7 +54,7 @@ SCREENS: dict[str, tuple[list[AnyEvent], list[str]]] = {
     "rank": (RUNNING, ["down", "down", "enter"]),
     "node": (RUNNING, ["3", "down", "enter"]),
 }
-PAGES = ("nodes", "node", "ranks", "scaling", "timeline", "events", "logs", "verdicts")
+PAGES = ("overview", "nodes", "node", "ranks", "scaling", "timeline", "events", "logs", "verdicts")
 """The screens beside the landing screen; each is drawn in every one of these states."""
 STATES: dict[str, list[AnyEvent]] = {"live": RUNNING, "replay": RUNNING, "empty": [], "error": FAILED}
 SIZES = [(80, 24), (120, 40), (200, 60)]
@@ -130,6 +130,40 @@ async def test_a_and_b(
             await app.workers.wait_for_complete()
             await settle(pilot)
         check(f"against_{state}_{size[0]}x{size[1]}", text_grid(app), style_grid(app))
+
+
+@pytest.mark.usefixtures("utc")
+@pytest.mark.parametrize("size", SIZES, ids=lambda s: f"{s[0]}x{s[1]}")
+@pytest.mark.parametrize("state", STATES)
+async def test_recordings(
+    open_app: OpenApp,
+    settle: Settle,
+    text_grid: Grid,
+    style_grid: Grid,
+    fake_player: type[FakePlayer],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    state: str,
+    size: tuple[int, int],
+) -> None:
+    """The list of recordings; `empty` has none, `error` one that cannot be read beside the others."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    folder = tmp_path / "distmon" / "sessions"
+    folder.mkdir(parents=True)
+    for number, name in enumerate([] if state == "empty" else ["2026-01-05_train", "2026-01-06_train"]):
+        with Recorder(folder / f"{name}.jsonl") as recorder:
+            for event in session(BESIDE):
+                recorder.write(event)
+        os.utime(folder / f"{name}.jsonl", (START + 100 + number, START + 100 + number))
+    if state == "error":
+        (folder / "broken.jsonl").write_text("no session\n")
+        os.utime(folder / "broken.jsonl", (START + 200, START + 200))
+    player = fake_player(RUNNING) if state == "replay" else None
+    async with open_app(STATES[state], size=size, player=player) as (app, pilot, _):
+        app.cockpit.go("sessions")
+        await app.workers.wait_for_complete()
+        await settle(pilot)
+        check(f"sessions_{state}_{size[0]}x{size[1]}", text_grid(app), style_grid(app))
 
 
 @pytest.mark.usefixtures("utc")
