@@ -18,7 +18,7 @@ from distmon.core.epochs import add_metrics, add_steps, begin_epoch
 from distmon.core.hangs import describe, find_hang, steps_go_on, take_stack
 from distmon.core.printed import add_printed
 from distmon.core.reach import SILENT_S
-from distmon.core.readings import gpu_utilization_percent
+from distmon.core.readings import gpu_utilization_percent, strain_of
 from distmon.core.state import (
     LOST_S,
     REPEATED_WITHIN_LINES,
@@ -373,6 +373,7 @@ def _node_sampled(state: SessionState, event: ev.NodeSampled) -> None:
     node = _hear(state, event.node)
     node.sample = event
     node.cpu_history.append((event.at, event.cpu_percent))
+    node.strains.append(strain_of(event))
     if event.cpu_percent is not None:
         node.cpu_percent_seconds += event.cpu_percent * event.interval_s
         node.cpu_seconds += event.interval_s

@@ -1,18 +1,30 @@
-"""What the nodes' own readings say: too much to run, too little memory, clocks held down, GPUs that wait."""
+"""What the nodes' own readings say: too much to run, too little memory, clocks held down, GPUs that wait.
+
+Each rests on the mean of some seconds of readings, comes at one threshold and goes at a lower one.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from itertools import islice
 
 from distmon.core.events import NodeSampled
 from distmon.core.finding import Verdict
-from distmon.core.state import NodeState, SessionState
+from distmon.core.hysteresis import Thresholds, mean_holds
+from distmon.core.readings import memory_in_use, strain_of
+from distmon.core.state import STRAINS, NodeState, SessionState, Strain
 
-BUSY_PERCENT = 95.0
-_LOAD_PER_CORE = 1.5
-MEMORY_WAIT_PERCENT = 10.0
-MEMORY_USED = 0.95
-STARVED_PERCENT = 50.0
+BUSY_PERCENT = Thresholds(on=95.0, off=90.0)
+LOAD_PER_CORE = Thresholds(on=1.5, off=1.3)
+MEMORY_WAIT_PERCENT = Thresholds(on=10.0, off=5.0)
+MEMORY_PERCENT = Thresholds(on=95.0, off=92.0)
+RESTING_PERCENT = Thresholds(on=50.0, off=40.0)
+"""Of the time, in which the GPUs with ranks run nothing."""
+THROTTLED_SHARE = Thresholds(on=0.5, off=0.2)
+"""Of the readings, in which the driver gives a reason."""
+SMOOTHED_S = 5.0
+"""Readings are averaged over so many seconds before they are held against a threshold."""
 _HOT = ("hot", "thermal", "hardware slowdown")
 _CAPPED = ("power",)
 HELD = ("thermal_throttling", "power_throttling")
@@ -25,11 +37,16 @@ def node_verdicts(state: SessionState) -> list[Verdict]:
     """Each kind once, of the first node that shows it, and of how many more."""
     found: dict[str, list[Verdict]] = {}
     for node in state.nodes.values():
-        if node.sample is None or node.left_at is not None or node.lost_since is not None:
+        if node.sample is None or node.lost_since is not None or not _takes_part(state, node):
             continue
         for verdict in _of(node, node.sample):
             found.setdefault(verdict.kind, []).append(verdict)
     return [_joined(same) for same in found.values()]
+
+
+def _takes_part(state: SessionState, node: NodeState) -> bool:
+    """Whether it is there, or was until the last step: agents leave before their job has ended, and what they said stays true."""
+    return node.left_at is None or node.left_at >= state.stepped_until > -math.inf
 
 
 def clock_skew(state: SessionState) -> Verdict | None:
@@ -78,42 +95,53 @@ def _joined(same: list[Verdict]) -> Verdict:
 
 
 def _of(node: NodeState, sample: NodeSampled) -> Iterator[Verdict]:
-    if (busy := _oversubscribed(node, sample)) is not None:
-        yield busy
-    if (short := _memory(node, sample)) is not None:
-        yield short
-    yield from _throttled(node, sample)
-    if (starved := _starved(node, sample)) is not None:
-        yield starved
+    """Lazily from the newest reading back: there may be a thousand nodes, and most are well."""
+    width = max(round(SMOOTHED_S / sample.interval_s), 1) if sample.interval_s > 0 else 1
+    strains, cores = node.strains, node.joined.cores if node.joined else None
+    busy = mean_holds(islice((percent for _, percent in reversed(node.cpu_history)), STRAINS), width, BUSY_PERCENT)
+    if busy and cores:
+        load = Thresholds(LOAD_PER_CORE.on * cores, LOAD_PER_CORE.off * cores)
+        if mean_holds((s.load_1m for s in reversed(strains)), width, load):
+            yield _oversubscribed(node, sample, cores, width)
+    waits = mean_holds((s.memory_wait_percent for s in reversed(strains)), width, MEMORY_WAIT_PERCENT)
+    if waits or mean_holds((s.memory_percent for s in reversed(strains)), width, MEMORY_PERCENT):
+        yield _memory(node, sample)
+    if any(strain.throttled for strain in islice(reversed(strains), width)):
+        yield from _throttled(node, sample, width)
+    if busy and mean_holds((_resting(s) for s in reversed(strains)), width, RESTING_PERCENT):
+        yield _starved(node, sample, width)
 
 
-def _oversubscribed(node: NodeState, sample: NodeSampled) -> Verdict | None:
-    cores = node.joined.cores if node.joined else None
-    if not cores or sample.cpu_percent is None or sample.load_1m is None:
-        return None
-    if sample.cpu_percent < BUSY_PERCENT or sample.load_1m <= _LOAD_PER_CORE * cores:
-        return None
+def _resting(strain: Strain) -> float | None:
+    return None if strain.gpu_percent is None else 100 - strain.gpu_percent
+
+
+def _recent_mean(newest_first: Iterator[float | None], width: int) -> float:
+    known = [value for value in islice(newest_first, width) if value is not None]
+    return sum(known) / len(known) if known else math.nan
+
+
+def _cpu_words(node: NodeState, width: int) -> str:
+    mean = _recent_mean((percent for _, percent in reversed(node.cpu_history)), width)
+    return f"CPU {mean:.0f} % over the last {SMOOTHED_S:.0f} s"
+
+
+def _oversubscribed(node: NodeState, sample: NodeSampled, cores: int, width: int) -> Verdict:
+    load = "" if sample.load_1m is None else f": load {sample.load_1m:.1f} on {cores} cores"
     return Verdict(
         kind="cpu_oversubscribed",
-        text=f"{node.host} has more to run than cores: load {sample.load_1m:.1f} on {cores} cores",
-        evidence=f"CPU {sample.cpu_percent:.0f} %",
+        text=f"{node.host} has more to run than cores{load}",
+        evidence=_cpu_words(node, width),
         try_first="fewer ranks or threads per rank (OMP_NUM_THREADS), or move what else runs there",
         check="the node's load falls to its number of cores",
         host=node.host,
     )
 
 
-def _memory(node: NodeState, sample: NodeSampled) -> Verdict | None:
+def _memory(node: NodeState, sample: NodeSampled) -> Verdict:
     """Tasks wait for memory, or nearly all of what may be used is; the file cache does not count as used."""
-    waits = next((p.some_percent for p in sample.pressures if p.resource == "memory"), None)
-    used, total = sample.memory_used_bytes, sample.memory_total_bytes
-    group = sample.control_group
-    if group is not None and group.memory_limit_bytes:
-        used, total = group.memory_used_bytes, group.memory_limit_bytes
-    full = used is not None and bool(total) and used >= MEMORY_USED * (total or 0)
-    if not full and (waits is None or waits < MEMORY_WAIT_PERCENT):
-        return None
-    parts = [f"{used / 2**30:.1f} of {total / 2**30:.1f} GiB used"] if used is not None and total else []
+    memory, waits = memory_in_use(sample), strain_of(sample).memory_wait_percent
+    parts = [f"{memory.used_bytes / 2**30:.1f} of {memory.total_bytes / 2**30:.1f} GiB used"] if memory is not None else []
     parts += [f"tasks waited for memory {waits:.0f} % of the last ten seconds"] if waits is not None else []
     return Verdict(
         kind="memory_pressure",
@@ -125,39 +153,53 @@ def _memory(node: NodeState, sample: NodeSampled) -> Verdict | None:
     )
 
 
-def _throttled(node: NodeState, sample: NodeSampled) -> Iterator[Verdict]:
-    for gpu in sample.gpus:
-        for kind, words in (("thermal_throttling", _HOT), ("power_throttling", _CAPPED)):
-            said = [reason for reason in gpu.throttle if any(word in reason for word in words)]
-            if said:
-                heat = "" if gpu.temperature_c is None else f"; {gpu.temperature_c:.0f} °C"
-                power = "" if gpu.power_w is None else f"; {gpu.power_w:.0f} W"
-                yield Verdict(
-                    kind=kind,
-                    text=f"GPU {gpu.index} of {node.host} is throttled: {', '.join(said)}",
-                    evidence=f"the driver's own reason{heat}{power}",
-                    try_first=(
-                        "cooling, or a lower power limit"
-                        if kind == "thermal_throttling"
-                        else "the power limit (nvidia-smi -pl), or the supply"
-                    ),
-                    check="the driver gives no reason any more, and the clocks rise",
-                    host=node.host,
-                )
+def _throttled(node: NodeState, sample: NodeSampled, width: int) -> Iterator[Verdict]:
+    """Of each kind, the first GPU that is held down, and which others are."""
+    for kind, words in (("thermal_throttling", _HOT), ("power_throttling", _CAPPED)):
+        said = [_reasons(strain, words) for strain in reversed(node.strains)]
+        named = sorted({gpu for reasons in said[:width] for gpu in reasons})
+        held = [gpu for gpu in named if mean_holds((float(gpu in reasons) for reasons in said), width, THROTTLED_SHARE)]
+        if held:
+            last = next(reasons[held[0]] for reasons in said if held[0] in reasons)
+            yield _throttling(node, sample, kind, held, ", ".join(last))
 
 
-def _starved(node: NodeState, sample: NodeSampled) -> Verdict | None:
+def _reasons(strain: Strain, words: tuple[str, ...]) -> dict[int, list[str]]:
+    """What the driver gives, by GPU, of one kind."""
+    found: dict[int, list[str]] = {}
+    for gpu, reason in strain.throttled:
+        if any(word in reason for word in words):
+            found.setdefault(gpu, []).append(reason)
+    return found
+
+
+def _throttling(node: NodeState, sample: NodeSampled, kind: str, gpus: list[int], said: str) -> Verdict:
+    gpu = next((gpu for gpu in sample.gpus if gpu.index == gpus[0]), None)
+    heat = "" if gpu is None or gpu.temperature_c is None else f"; {gpu.temperature_c:.0f} °C"
+    power = "" if gpu is None or gpu.power_w is None else f"; {gpu.power_w:.0f} W"
+    more = f"; so is GPU {', '.join(map(str, gpus[1:]))}" if gpus[1:] else ""
+    return Verdict(
+        kind=kind,
+        text=f"GPU {gpus[0]} of {node.host} is throttled: {said}",
+        evidence=f"the driver's own reason{heat}{power}{more}",
+        try_first=(
+            "cooling, or a lower power limit"
+            if kind == "thermal_throttling"
+            else "the power limit (nvidia-smi -pl), or the supply"
+        ),
+        check="the driver gives no reason any more, and the clocks rise",
+        host=node.host,
+    )
+
+
+def _starved(node: NodeState, sample: NodeSampled, width: int) -> Verdict:
     """The node's GPUs rest while its cores are full: what feeds them is the limit."""
-    known = [gpu.utilization_percent for gpu in sample.gpus if gpu.ranks and gpu.utilization_percent is not None]
-    if not known or sample.cpu_percent is None or sample.cpu_percent < BUSY_PERCENT:
-        return None
-    mean = sum(known) / len(known)
-    if mean >= STARVED_PERCENT:
-        return None
+    percent = _recent_mean((strain.gpu_percent for strain in reversed(node.strains)), width)
+    gpus = sum(bool(gpu.ranks) and gpu.utilization_percent is not None for gpu in sample.gpus)
     return Verdict(
         kind="gpu_starved",
-        text=f"the GPUs of {node.host} are busy {mean:.0f} % of the time while its cores are full",
-        evidence=f"CPU {sample.cpu_percent:.0f} %; {len(known)} GPUs with ranks",
+        text=f"the GPUs of {node.host} are busy {percent:.0f} % of the time while its cores are full",
+        evidence=f"{_cpu_words(node, width)}; {gpus} GPUs with ranks",
         try_first="move decoding and augmentation to the GPU, or use fewer, faster loader workers",
         check="GPU utilisation rises while samples/s do",
         host=node.host,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from distmon.core.events import NodeSampled
-from distmon.core.state import NodeState, SessionState
+from distmon.core.state import NodeState, SessionState, Strain
 
 LOOPBACK = "lo"
 
@@ -50,6 +50,18 @@ def memory_percent(sample: NodeSampled) -> float | None:
 
 def _in_use(used: int | None, total: int | None, of: str) -> MemoryInUse | None:
     return MemoryInUse(used, total, of) if used is not None and total else None
+
+
+def strain_of(sample: NodeSampled) -> Strain:
+    """What findings about the node rest on, of one reading."""
+    busy = [gpu.utilization_percent for gpu in sample.gpus if gpu.ranks and gpu.utilization_percent is not None]
+    return Strain(
+        sample.load_1m,
+        memory_percent(sample),
+        next((pressure.some_percent for pressure in sample.pressures if pressure.resource == "memory"), None),
+        sum(busy) / len(busy) if busy else None,
+        tuple((gpu.index, reason) for gpu in sample.gpus for reason in gpu.throttle),
+    )
 
 
 def network_total(sample: NodeSampled) -> NetworkTotal:

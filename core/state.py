@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, deque
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from distmon.core.elastic_state import ElasticState
 from distmon.core.epochs import Epoch
@@ -26,6 +26,7 @@ HISTORY = 600
 LOG_LINES = 2_000
 REPEATED_WITHIN_S, REPEATED_WITHIN_LINES = 30.0, 6
 """What is told again so soon, and so near to the end of the log, is counted on the line that is there."""
+STRAINS = 60
 OUTPUT_LINES = 5_000
 SPANS = 2_000
 LOST_S = 9.0
@@ -144,6 +145,20 @@ class TemperatureMeans:
     highest: float = float("-inf")
 
 
+class Strain(NamedTuple):
+    """What of a reading can say that a node is short of something; None where it was not read."""
+
+    load_1m: float | None
+    memory_percent: float | None
+    """Of what may be used: of the node or of a control group's limit, the one that is fuller."""
+    memory_wait_percent: float | None
+    """Of the last ten seconds, in which tasks waited for memory."""
+    gpu_percent: float | None
+    """Mean utilisation of the GPUs that have ranks."""
+    throttled: tuple[tuple[int, str], ...] = ()
+    """(GPU, a reason that its driver gives for holding its clocks down)."""
+
+
 @dataclass(slots=True)
 class NodeState:
     """One node: its last sample, a short history, and sums over the session."""
@@ -168,6 +183,8 @@ class NodeState:
     power_history: deque[tuple[float, float | None]] = field(default_factory=lambda: deque(maxlen=HISTORY))
     gpu_history: deque[tuple[float, float | None]] = field(default_factory=lambda: deque(maxlen=HISTORY))
     """Mean utilisation of its GPUs."""
+    strains: deque[Strain] = field(default_factory=lambda: deque(maxlen=STRAINS))
+    """Of its last samples, one each."""
     idle_joules: float = 0.0
     """Spent while no step was trained (`energy.IDLE_AFTER_S`)."""
     cpu_percent_seconds: float = 0.0
