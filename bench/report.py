@@ -11,6 +11,7 @@ from pathlib import Path
 from figures import figure
 
 from distmon.core.codec import decode_json
+from distmon.core.held import FindingsHeld
 from distmon.core.synthetic import Script, session
 from distmon.replay.lines import read_lines
 from distmon.replay.recorder import Recorder
@@ -42,8 +43,9 @@ def main() -> None:
 
 
 def report(path: Path) -> None:
-    state, notes = load_state(path)
-    to_text(sections(summarise(state, str(path), notes.sentences())))
+    held = FindingsHeld()
+    state, notes = load_state(path, lambda state, _: held.look(state))
+    to_text(sections(summarise(state, str(path), notes.sentences(), held=held)))
 
 
 def decode(path: Path) -> None:

@@ -27,14 +27,16 @@ _CLEAR = 0.5
 """A phase that explains less of the lateness than this is named along with the next."""
 
 
-def straggler_verdicts(state: SessionState, generation: Generation) -> list[Verdict]:
-    """The late ranks of now, the latest first, and those that were late for a while."""
+def straggler_verdicts(state: SessionState, generation: Generation, *, in_full: bool) -> list[Verdict]:
+    """The late ranks of now, the latest first, and those that were late for a while.
+
+    What is late now has no words and figures unless it is wanted in full: they rest on each step of all ranks.
+    """
     late = {rank: shift for rank, shift in generation.arrivals.late_ranks().items() if shift.mean >= LEAST_LATENESS}
-    found = joined(generation, min(shift.since for shift in late.values())) if late else None
+    found = joined(generation, min(shift.since for shift in late.values())) if late and in_full else None
     parts = shares(list(late.values()))
     verdicts = []
     for (rank, shift), part in zip(late.items(), parts, strict=True):
-        assert found is not None
         verdicts.append(_straggler(state, generation, found, rank, shift, part if len(late) > 1 else None))
     return _slow_nodes(state, generation, verdicts) + verdicts + _past(state, generation, set(late))
 
@@ -66,19 +68,21 @@ def _slow_nodes(state: SessionState, generation: Generation, late: list[Verdict]
 
 
 def _straggler(
-    state: SessionState, generation: Generation, found: Joined, rank: int, shift: Shift, part: float | None
+    state: SessionState, generation: Generation, found: Joined | None, rank: int, shift: Shift, part: float | None
 ) -> Verdict:
+    phase, text = _phases(generation, rank, shift)
+    host = state.ranks[rank].host if rank in state.ranks else ""
+    if found is None:
+        return Verdict(kind="straggler", text="", evidence="", try_first="", rank=rank, host=host, phase=phase)
     index = found.ranks.index(rank)
     recent = [step for step in found.steps if step.step >= shift.since]
     late = [((_others(step.waits, index) or 0.0) - step.waits[index]) / 1e6 for step in recent]
     usual = sum(step.duration for step in recent) / len(recent) / 1e6 if recent else 0.0
     band = mean_band(late)
     ms = shift.mean * usual
-    phase, text = _phases(generation, rank, shift, ms / 1e3)
     interval = f", 95 % interval {band[0]:.2f} to {band[1]:.2f} ms" if band else ""
     share = f"; {part:.0%} of the lateness of all late ranks" if part is not None else ""
     lasting = generation.arrivals.next_step - shift.since
-    host = state.ranks[rank].host if rank in state.ranks else ""
     pattern: Pattern = "bursty" if late and is_bursty(late) else "steady" if lasting >= PERSISTENT_STEPS else ""
     return Verdict(
         kind="straggler",
@@ -103,12 +107,13 @@ def _others(waits: Sequence[int], index: int) -> float | None:
     return median([*waits[:index], *waits[index + 1 :]])
 
 
-def _phases(generation: Generation, rank: int, shift: Shift, late_s: float) -> tuple[str | None, str]:
+def _phases(generation: Generation, rank: int, shift: Shift) -> tuple[str | None, str]:
     """The phase that exceeds that of the others most, and in words the phases that explain the lateness."""
     count = min(max(generation.arrivals.next_step - shift.since, RECENT), RECENT_STEPS)
     own = split_of(generation.ranks[rank].last_sums(count))
     if own is None:
         return None, "a phase that was not seen"
+    late_s = shift.mean * own.step_s
     others = [made for number, made in once(generation, _compared, count).items() if number != rank]
     excess = sorted(_excesses(own, others), reverse=True)
     if not excess or excess[0][0] <= 0.25 * late_s:
@@ -167,7 +172,7 @@ def _past(state: SessionState, generation: Generation, late: set[int]) -> list[V
     return found
 
 
-def slow_network(state: SessionState, generation: Generation) -> Verdict | None:
+def slow_network(state: SessionState, generation: Generation, *, in_full: bool) -> Verdict | None:
     """The transfer takes longer than it did, and no rank is late: the network. On one host it is what else runs there."""
     shift = generation.arrivals.slow
     hosts = {rank.host for rank in state.ranks.values() if rank.host}
@@ -179,7 +184,7 @@ def slow_network(state: SessionState, generation: Generation) -> Verdict | None:
     before, usual_step = generation.arrivals.usual_transfer, generation.arrivals.usual_step_ns / 1e6
     longer = shift.mean * usual_step
     now = (before * usual_step + longer) / (duration or usual_step)
-    gain = _beyond(gain_without_transfer(found), before)
+    gain = _beyond(gain_without_transfer(found), before) if in_full else None
     busier = busier_host(state)
     host, told = (busier.host, f"; {busier.host} moves {busier.times:.1f} times what the other hosts do") if busier else ("", "")
     return Verdict(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from distmon.core.arrivals import BOUND_ON
 from distmon.core.finding import REMEDIES, Verdict, phase_words, since_start
+from distmon.core.hysteresis import Thresholds, share_holds
 from distmon.core.joined import gain_without_input, gain_without_transfer, joined
 from distmon.core.loss_verdicts import loss
 from distmon.core.measures import RECENT, current_generation, elapsed, recent_splits, step_split, steps_set_aside, warmup
@@ -19,9 +20,9 @@ from distmon.core.steps import Generation, History
 from distmon.core.stragglers import slow_network, straggler_verdicts
 from distmon.core.wall import wall_split
 
-__all__ = ["Verdict", "cannot_tell", "verdicts"]
+__all__ = ["Verdict", "cannot_tell", "troubles", "verdicts"]
 
-INPUT_ON, INPUT_OFF = 0.10, 0.08
+INPUT_BOUND = Thresholds(on=0.10, off=0.08)
 COMPUTE_SHARE = 0.70
 WALL_SHARE = 0.20
 SMOOTHING_S = 10
@@ -32,24 +33,40 @@ _LOOKED_BACK = 120
 def verdicts(state: SessionState) -> list[Verdict]:
     """The findings, the gravest first; empty where there is not enough to tell."""
     generation = current_generation(state)
+    found = troubles(state, in_full=True)
+    if found or generation is None or _too_few(generation):
+        return found
+    return [v for v in (_compute_bound(state, generation),) if v]
+
+
+def troubles(state: SessionState, *, in_full: bool) -> list[Verdict]:
+    """The findings but the one that all is well.
+
+    Not `in_full`, only what tells them apart is sure to be there: gains and intervals take most of the time.
+    """
+    generation = current_generation(state)
     of_nodes = node_verdicts(state)
     held = [v for v in of_nodes if v.kind in HELD]
     grave = [loss(state), standstill(state, generation), *held, silent_agents(state)]
     others = [*(v for v in of_nodes if v not in held), clock_skew(state)]
-    if generation is None or all(r.totals.steps < RECENT for r in generation.ranks.values()):
+    if generation is None or _too_few(generation):
         return [v for v in (*grave, *others) if v]
-    slow = slow_network(state, generation)
+    slow = slow_network(state, generation, in_full=in_full)
+    bound_before = generation.arrivals.usual_transfer >= BOUND_ON
     found = [
         *grave,
-        *straggler_verdicts(state, generation),
+        *straggler_verdicts(state, generation, in_full=in_full),
         slow,
-        _input_bound(state, generation),
-        None if slow and generation.arrivals.usual_transfer < BOUND_ON else _communication_bound(state, generation),
+        _input_bound(state, generation, in_full=in_full),
+        None if slow and not bound_before else _communication_bound(state, generation, in_full=in_full),
         *others,
         _wall_dominated(state, generation),
     ]
-    kept = [v for v in found if v]
-    return kept or [v for v in (_compute_bound(state, generation),) if v]
+    return [v for v in found if v]
+
+
+def _too_few(generation: Generation) -> bool:
+    return all(r.totals.steps < RECENT for r in generation.ranks.values())
 
 
 def cannot_tell(state: SessionState) -> list[str]:
@@ -81,16 +98,15 @@ _UNSEEN = {
 }
 
 
-def _input_bound(state: SessionState, generation: Generation) -> Verdict | None:
+def _input_bound(state: SessionState, generation: Generation, *, in_full: bool) -> Verdict | None:
     """The median rank waits for its input; where few ranks do, it is they who are late."""
     splits = recent_splits(generation)
     shares = sorted((v, rank) for rank, s in splits.items() if (v := s.share("input_wait")) is not None)
     if not shares or state.history is None:
         return None
     share, _ = shares[(len(shares) - 1) // 2]
-    if share < INPUT_OFF or not _holds(state.history, "input_wait", INPUT_ON, INPUT_OFF):
+    if share < INPUT_BOUND.off or not _wait_holds(state.history):
         return None
-    alone = len(generation.ranks) == 1
     return Verdict(
         kind="input_bound",
         text=f"the ranks wait for their input {share:.0%} of each step",
@@ -98,25 +114,24 @@ def _input_bound(state: SessionState, generation: Generation) -> Verdict | None:
         try_first=REMEDIES["input_wait"],
         check="the share of input wait in the step falls and samples/s rise by the gain: `distmon compare BEFORE AFTER`",
         phase="input_wait",
-        gain_percent=(100 * share, 100 * share) if alone else gain_without_input(joined(generation, steps_set_aside(generation))),
+        gain_percent=_input_gain(generation, share) if in_full else None,
         from_s=_window(state, generation)[0],
         to_s=_window(state, generation)[1],
     )
 
 
-def _holds(history: History, name: str, on: float, off: float) -> bool:
-    """Whether the share of a column in the step time has gone above `on` and not below `off` since."""
-    part, whole = history.columns[name][-_LOOKED_BACK:], history.columns["step"][-_LOOKED_BACK:]
-    width = max(SMOOTHING_S // history.width_s, 1)
-    held = False
-    for end in range(1, len(whole) + 1):
-        total = sum(whole[max(end - width, 0) : end])
-        share = sum(part[max(end - width, 0) : end]) / total if total > 0 else 0.0
-        held = share >= (off if held else on)
-    return held
+def _input_gain(generation: Generation, share: float) -> tuple[float, float] | None:
+    if len(generation.ranks) == 1:
+        return 100 * share, 100 * share
+    return gain_without_input(joined(generation, steps_set_aside(generation)))
 
 
-def _communication_bound(state: SessionState, generation: Generation) -> Verdict | None:
+def _wait_holds(history: History) -> bool:
+    part, whole = history.columns["input_wait"][-_LOOKED_BACK:], history.columns["step"][-_LOOKED_BACK:]
+    return share_holds(part, whole, max(SMOOTHING_S // history.width_s, 1), INPUT_BOUND)
+
+
+def _communication_bound(state: SessionState, generation: Generation, *, in_full: bool) -> Verdict | None:
     """What even the last rank waits for allreduce: that much is transfer, waiting for nobody."""
     arrivals = generation.arrivals
     if not arrivals.transfer_bound:
@@ -132,7 +147,7 @@ def _communication_bound(state: SessionState, generation: Generation) -> Verdict
         try_first="a larger batch per rank, gradient accumulation, or fp16 compression of the gradients",
         check="the share of exposed communication falls and samples/s rise: `distmon compare BEFORE AFTER`",
         phase="exposed_communication",
-        gain_percent=gain_without_transfer(joined(generation, steps_set_aside(generation))),
+        gain_percent=gain_without_transfer(joined(generation, steps_set_aside(generation))) if in_full else None,
         from_s=_window(state, generation)[0],
         to_s=_window(state, generation)[1],
     )
@@ -161,8 +176,10 @@ def _compute_bound(state: SessionState, generation: Generation) -> Verdict | Non
 
 
 def _wall_dominated(state: SessionState, generation: Generation) -> Verdict | None:
+    if state.job.status != "ended":
+        return None
     wall, duration = wall_split(state), elapsed(state)
-    if wall is None or not duration or state.job.status != "ended":
+    if wall is None or not duration:
         return None
     parts = {"warmup_dominated": wall.warmup, "restart_dominated": wall.restart, "evaluation_dominated": wall.evaluation}
     kind, seconds = max(parts.items(), key=lambda item: item[1] or 0.0)

@@ -188,8 +188,8 @@ def no_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
-def load_state(path: Path, also: Callable[[AnyEvent], None] | None = None) -> tuple[SessionState, Notes]:
-    """The state at the end of a recording, and what could not be read; `also` is given every event after the fold."""
+def load_state(path: Path, also: Callable[[SessionState, AnyEvent], None] | None = None) -> tuple[SessionState, Notes]:
+    """The state at the end of a recording, and what could not be read; `also` is given the state after every event, and that."""
     session, state, notes = open_session(path), SessionState(), Notes()
     apply, count = fold.apply, fold.count_unknown
     with no_garbage_collection():
@@ -199,5 +199,5 @@ def load_state(path: Path, also: Callable[[AnyEvent], None] | None = None) -> tu
             else:
                 apply(state, event)
                 if also is not None:
-                    also(event)
+                    also(state, event)
     return state, notes

@@ -107,9 +107,10 @@ def _energy_by_epoch(session: model.Session) -> Chart | None:
 def _findings(session: model.Session) -> Chart | None:
     """When each finding held; those of no known time are in the text alone."""
     rows: list[_Row] = [
-        {"f": _label(v), "a": round(v.from_s, 3), "b": round(v.to_s, 3), "k": v.kind, "t": v.text}
+        {"f": _label(v), "a": round(begin, 3), "b": round(end, 3), "k": v.kind, "t": v.text}
         for v in session.verdicts
-        if v.from_s is not None and v.to_s is not None
+        if (begin := v.from_s if v.held_from_s is None else v.held_from_s) is not None
+        and (end := v.to_s if v.held_to_s is None else v.held_to_s) is not None
     ]
     if not rows:
         return None

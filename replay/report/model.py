@@ -294,6 +294,8 @@ class Failure(Struct, kw_only=True):
 
 
 class Verdict(Struct, kw_only=True):
+    """`held_*` are None where the session was not followed, or the finding is about its end alone."""
+
     kind: str
     rank: int | None
     host: str
@@ -301,6 +303,11 @@ class Verdict(Struct, kw_only=True):
     from_s: float | None
     to_s: float | None
     evidence: str
+    at_end: bool
+    held_from_s: float | None
+    held_to_s: float | None
+    held_s: float | None
+    held_percent: float | None
     gain_percent: tuple[float, float] | None
     try_first: str = field(name="try")
     check: str

@@ -407,8 +407,16 @@ def _verdicts(session: model.Session) -> list[str]:
             gain = f"; worth {number(found.gain_percent[0], 2)} to {number(found.gain_percent[1], 2)} % of the step"
         how = f", {found.pattern}" if found.pattern else ""
         check = f". To check: {found.check}" if found.check else ""
-        lines.append(f"{found.kind}{how}: {found.text} ({found.evidence}{gain}). Try: {found.try_first}{check}")
+        lines.append(f"{found.kind}{how}: {_held(found)}{found.text} ({found.evidence}{gain}). Try: {found.try_first}{check}")
     return lines
+
+
+def _held(found: model.Verdict) -> str:
+    """For how long, and whether to the end."""
+    if found.held_percent is None:
+        return ""
+    end = "to the end" if found.at_end else f"to {seconds(found.held_to_s)}, not at the end"
+    return f"held {number(found.held_percent, 2)} % of the time, from {seconds(found.held_from_s)} {end}: "
 
 
 def _failure(session: model.Session) -> list[str]:

@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 
 from distmon.core import measures
 from distmon.core.elastic import accounts
+from distmon.core.finding import Verdict
+from distmon.core.held import FindingsHeld, Held, key_of
 from distmon.core.overall import RankOverall, rank_overalls, throughput_interval
 from distmon.core.state import NodeState, SessionState
 from distmon.core.summary import summary
@@ -24,9 +26,17 @@ _TOLD = 8
 
 
 def summarise(
-    state: SessionState, file: str = "", notes: list[str] | None = None, price_per_node_hour: float | None = None
+    state: SessionState,
+    file: str = "",
+    notes: list[str] | None = None,
+    price_per_node_hour: float | None = None,
+    held: FindingsHeld | None = None,
 ) -> model.Session:
-    """The report of a session as far as the state goes. `notes` says what of its file could not be read."""
+    """The report of a session as far as the state goes.
+
+    `notes` says what of its file could not be read, `held` which findings there were on the way; without it only those of the end
+    are told.
+    """
     job = state.job
     sizes = [g.world_size for _, g in sorted(state.generations.items()) if g.world_size is not None]
     split = measures.step_split(measures.current_generation(state))
@@ -56,7 +66,7 @@ def summarise(
         hangs=summarise_hangs(state, lambda at: _since(state, at)),
         host_silences=summarise_host_silences(state, lambda at: _since(state, at)),
         failure=_failure(state),
-        verdicts=_verdicts(state),
+        verdicts=_verdicts(state, held or FindingsHeld()),
         gaps=_gaps(state),
         file=file,
         distmon_version=plain(state.distmon_version),
@@ -205,24 +215,42 @@ def _failure(state: SessionState) -> model.Failure | None:
     )
 
 
-def _verdicts(state: SessionState) -> list[model.Verdict]:
-    return [
-        model.Verdict(
-            kind=found.kind,
-            rank=found.rank,
-            host=plain(found.host),
-            phase=found.phase,
-            from_s=found.from_s,
-            to_s=found.to_s,
-            evidence=plain(found.evidence),
-            gain_percent=found.gain_percent,
-            try_first=found.try_first,
-            check=plain(found.check),
-            pattern=found.pattern,
-            text=plain(found.text),
-        )
-        for found in verdicts(state)
+def _verdicts(state: SessionState, followed: FindingsHeld) -> list[model.Verdict]:
+    """Those of the end, then those that held for a good part of the time and that the former do not tell of."""
+    last = verdicts(state)
+    told = {key_of(found) for found in last}
+    transient = {(found.kind, found.rank) for found in last if found.pattern == "transient"}
+    past = [
+        held
+        for held in followed.lasting()
+        if key_of(held.verdict) not in told and (held.verdict.kind, held.verdict.rank) not in transient
     ]
+    return [
+        *(_verdict(found, followed, followed.found.get(key_of(found)), at_end=found.pattern != "transient") for found in last),
+        *(_verdict(held.verdict, followed, held, at_end=followed.to_the_end(held)) for held in past),
+    ]
+
+
+def _verdict(found: Verdict, followed: FindingsHeld, held: Held | None, *, at_end: bool) -> model.Verdict:
+    return model.Verdict(
+        kind=found.kind,
+        rank=found.rank,
+        host=plain(found.host),
+        phase=found.phase,
+        from_s=found.from_s,
+        to_s=found.to_s,
+        at_end=at_end,
+        held_from_s=held.from_s if held else None,
+        held_to_s=held.to_s if held else None,
+        held_s=held.seconds if held else None,
+        held_percent=100 * followed.share(held) if held else None,
+        evidence=plain(found.evidence),
+        gain_percent=found.gain_percent,
+        try_first=found.try_first,
+        check=plain(found.check),
+        pattern=found.pattern,
+        text=plain(found.text),
+    )
 
 
 def _gaps(state: SessionState) -> list[model.Gap]:

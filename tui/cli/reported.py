@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from distmon.core.events import AnyEvent
+from distmon.core.held import LASTING_SHARE, FindingsHeld
 from distmon.core.reconcile import RunFigures, run_figures
+from distmon.core.state import SessionState
 from distmon.core.summary import samples_per_epoch
 from distmon.core.timeline import Timeline
 from distmon.launcher.sweep import Sweep
@@ -30,12 +33,18 @@ class Reported:
 
 def load_reported(path: Path, *, drawn: bool, price_per_node_hour: float | None = None) -> Reported:
     """Reads a recording through, with the series of its plots where they are wanted. Raises DistmonError."""
-    timeline = Timeline()
-    state, notes = load_state(path, timeline.add if drawn else None)
+    timeline, held = Timeline(), FindingsHeld()
+
+    def follow(state: SessionState, event: AnyEvent) -> None:
+        held.look(state)
+        if drawn:
+            timeline.add(event)
+
+    state, notes = load_state(path, follow)
     ended_well = state.job.exit_code == 0
     return Reported(
         name=label(path),
-        session=summarise(state, str(path), warn(path, notes), price_per_node_hour),
+        session=summarise(state, str(path), warn(path, notes), price_per_node_hour, held),
         figures=run_figures(state) if ended_well else None,
         epoch_samples=samples_per_epoch(state),
         drawn=plots(state, timeline) if drawn else None,
@@ -63,8 +72,12 @@ def _reservations(reported: list[Reported]) -> list[str]:
         ),
         (
             "other programs took cores in {}: the speedups show that too",
-            [one for one in reported if any(verdict.kind == "cpu_oversubscribed" for verdict in one.session.verdicts)],
+            [one for one in reported if any(_took_cores(verdict) for verdict in one.session.verdicts)],
         ),
         ("left out, without a good end or steps: {}", [one for one in reported if one.figures is None]),
     ]
     return [sentence.format(", ".join(one.name for one in found)) for sentence, found in groups if found]
+
+
+def _took_cores(found: model.Verdict) -> bool:
+    return found.kind == "cpu_oversubscribed" and (found.held_percent or 0.0) >= 100 * LASTING_SHARE

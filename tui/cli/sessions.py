@@ -9,10 +9,8 @@ import msgspec
 
 from distmon.core.errors import DistmonError
 from distmon.replay.paths import SUFFIXES, demo_session, find_session
-from distmon.replay.report import model
 from distmon.replay.report.mask import plain
-from distmon.replay.report.summarise import summarise
-from distmon.replay.session_file import Notes, load_state
+from distmon.replay.session_file import Notes
 
 SESSION_HELP = "a recording: its path, a part of its name in the recordings' folder, or `last`"
 
@@ -40,12 +38,6 @@ def resolve_all(arguments: list[str]) -> list[Path]:
 def label(path: Path) -> str:
     """A recording's name without its ending."""
     return next((path.name.removesuffix(suffix) for suffix in SUFFIXES if path.name.endswith(suffix)), path.name)
-
-
-def load_summary(path: Path) -> model.Session:
-    """Reads a recording through; says on standard error what of it could not be read."""
-    state, notes = load_state(path)
-    return summarise(state, str(path), warn(path, notes))
 
 
 def warn(path: Path, notes: Notes) -> list[str]:

@@ -13,6 +13,7 @@ from textual.message import Message
 from distmon.core.comparison import run_values
 from distmon.core.epoch_comparison import epoch_run
 from distmon.core.errors import DistmonError
+from distmon.core.held import FindingsHeld
 from distmon.replay.glance import Glance, glance
 from distmon.replay.paths import recordings, remove_recording, sessions_folder
 from distmon.replay.report import compare as comparing
@@ -179,8 +180,9 @@ class Sessions(Page):
 
 
 def _report(path: Path) -> str:
-    state, notes = load_state(path)
-    return to_text(sections(summarise(state, str(path), notes.sentences())))
+    held = FindingsHeld()
+    state, notes = load_state(path, lambda state, _: held.look(state))
+    return to_text(sections(summarise(state, str(path), notes.sentences(), held=held)))
 
 
 def _comparison(base: Path, other: Path) -> str:

@@ -1,0 +1,108 @@
+"""How long each finding held, as a session goes by: what the verdicts of its last moment cannot say. Bounded in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from distmon.core.finding import CALM, Verdict, since_start
+from distmon.core.state import SessionState
+from distmon.core.verdicts import troubles
+
+LASTING_SHARE = 0.2
+"""Of the training time: a finding that held for so much of it is told even where it is gone in the end."""
+END_S = 5.0
+"""A finding that was seen so shortly before the end held to the end: agents leave before, and the last steps come in late."""
+MOST = 256
+"""Findings that are kept; past them those that held for the shortest time go."""
+_SPACING = 0.01
+"""The time from look to look as a share of what has gone by: a day is looked at a few hundred times, and shares are as exact."""
+_LEAST_SPACING_S = 1.0
+
+Key = tuple[str, str, int | None, str | None]
+"""(kind, host, rank, phase) of a finding."""
+
+
+def key_of(verdict: Verdict) -> Key:
+    """What makes two looks see the same finding."""
+    return verdict.kind, verdict.host, verdict.rank, verdict.phase
+
+
+@dataclass(slots=True)
+class Held:
+    """A finding over the looks that saw it. `from_s` and `to_s` are seconds since the job's start."""
+
+    verdict: Verdict
+    """As it was said in the second half of its time: at its end it is about to go, and says less."""
+    from_s: float
+    to_s: float
+    seconds: float = 0.0
+    said_after: float = 0.0
+    """Of its `seconds`, those before `verdict` was said."""
+
+    def fades_after(self, seconds: float) -> bool:
+        """Whether `verdict` will be of its first half when it has held for so much longer."""
+        return self.seconds + seconds >= 2 * self.said_after
+
+
+def _seen(state: SessionState, *, in_full: bool) -> dict[Key, Verdict]:
+    """What holds at this moment, and is no good news."""
+    found = troubles(state, in_full=in_full)
+    return {key_of(verdict): verdict for verdict in found if verdict.kind not in CALM and verdict.pattern != "transient"}
+
+
+@dataclass(slots=True)
+class FindingsHeld:
+    """Follows the findings while a job trains, or for as long as a session without a job lasts."""
+
+    seconds: float = 0.0
+    """In which was looked."""
+    until_s: float = 0.0
+    found: dict[Key, Held] = field(default_factory=dict)
+    _first: float | None = None
+    _last: float = 0.0
+    _due: float = 0.0
+    _trains: bool = False
+
+    def look(self, state: SessionState) -> None:
+        """To be called after every event; most calls only see that it is too early to look again."""
+        now = state.now
+        if now < self._due:
+            return
+        if self._first is None:
+            self._first = self._last = now
+        spacing = max(_LEAST_SPACING_S, _SPACING * (now - self._first))
+        passed, self._last, self._due = min(now - self._last, 2 * spacing), now, now + spacing
+        if state.job.status == "running" and not self._trains:
+            self._trains, self.seconds = True, 0.0
+            self.found.clear()
+        if state.job.status == ("running" if self._trains else "idle"):
+            self._add(state, passed)
+
+    def _add(self, state: SessionState, passed: float) -> None:
+        """What is seen now is taken to have held since the last look."""
+        now = since_start(state, state.now) or 0.0
+        self.seconds += passed
+        self.until_s = now
+        seen = _seen(state, in_full=False)
+        if any(key not in self.found or self.found[key].fades_after(passed) for key in seen):
+            seen = _seen(state, in_full=True)
+        for key, verdict in seen.items():
+            held = self.found.setdefault(key, Held(verdict, now - passed, now))
+            if held.fades_after(passed):
+                held.verdict, held.said_after = verdict, held.seconds + passed
+            held.seconds += passed
+            held.to_s = now
+        while len(self.found) > MOST:
+            del self.found[min(self.found, key=lambda key: self.found[key].seconds)]
+
+    def share(self, held: Held) -> float:
+        """Of the time in which was looked, 0 to 1."""
+        return held.seconds / self.seconds if self.seconds > 0 else 0.0
+
+    def to_the_end(self, held: Held) -> bool:
+        """Whether it was there when training ended."""
+        return held.to_s >= self.until_s - END_S
+
+    def lasting(self) -> list[Held]:
+        """Those that held for LASTING_SHARE of the time or more, the longest first."""
+        return sorted((held for held in self.found.values() if self.share(held) >= LASTING_SHARE), key=lambda held: -held.seconds)

@@ -1,0 +1,145 @@
+"""How long findings held: what a report tells of a job whose last moment says nothing of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pytest
+
+from distmon.core import events as ev
+from distmon.core.fold import apply
+from distmon.core.held import MOST, FindingsHeld, Held
+from distmon.core.state import SessionState
+from distmon.core.synthetic_faults import Cause, Trial, second_by_second
+from distmon.core.verdicts import verdicts
+from distmon.replay.report import model
+from distmon.replay.report.render import to_markdown, to_text
+from distmon.replay.report.sections import sections
+from distmon.replay.report.summarise import summarise
+from distmon.tui.cli.reported import Reported, _reservations
+
+
+def followed(events: Iterable[ev.AnyEvent]) -> tuple[SessionState, FindingsHeld]:
+    state, held = SessionState(), FindingsHeld()
+    for event in events:
+        apply(state, event)
+        held.look(state)
+    return state, held
+
+
+def ended(events: list[ev.AnyEvent]) -> list[ev.AnyEvent]:
+    """The agents leave, then the job ends."""
+    at = events[-1].at
+    nodes = [event.node for event in events if isinstance(event, ev.NodeJoined)]
+    return [*events, *(ev.NodeLeft(at=at + 0.1, node=node) for node in nodes), ev.JobEnded(at=at + 0.2, exit_code=0)]
+
+
+def full_cores(events: Iterable[ev.AnyEvent], begin: float, end: float) -> Iterator[ev.AnyEvent]:
+    """More to run than cores, between two times since the first event."""
+    first: float | None = None
+    for event in events:
+        first = event.at if first is None else first
+        if isinstance(event, ev.NodeSampled) and begin <= event.at - first < end:
+            event = changed(event)
+        yield event
+
+
+def changed(sample: ev.NodeSampled) -> ev.NodeSampled:
+    return ev.NodeSampled(
+        at=sample.at, node=sample.node, interval_s=sample.interval_s, cpu_percent=100.0, load_1m=20.0,
+        memory_used_bytes=sample.memory_used_bytes, memory_total_bytes=sample.memory_total_bytes,
+    )  # fmt: skip
+
+
+def trial(cause: Cause = "healthy", steps: int = 600) -> list[ev.AnyEvent]:
+    return [event for second in second_by_second(Trial(cause, ranks=2, steps=steps)) for event in second]
+
+
+@pytest.fixture(scope="module")
+def hogged() -> tuple[SessionState, FindingsHeld]:
+    """A minute of training, with full cores in its first half minute."""
+    return followed(ended(list(full_cores(trial(), 2.0, 32.0))))
+
+
+def test_a_finding_that_is_gone_is_told_with_its_window_and_share(hogged: tuple[SessionState, FindingsHeld]) -> None:
+    state, held = hogged
+    assert not verdicts(state) or {v.kind for v in verdicts(state)} == {"compute_bound"}
+    found = next(v for v in summarise(state, held=held).verdicts if v.kind == "cpu_oversubscribed")
+    assert not found.at_end and found.gain_percent is None
+    assert found.held_from_s == pytest.approx(1.0, abs=2.5) and found.held_to_s == pytest.approx(32.0, abs=2.5)
+    assert found.held_percent == pytest.approx(50.0, abs=5.0) and found.held_s == pytest.approx(31.0, abs=2.5)
+
+
+def test_every_form_of_the_report_tells_it_apart(hogged: tuple[SessionState, FindingsHeld]) -> None:
+    state, held = hogged
+    told = sections(summarise(state, held=held))
+    for text in (to_text(told), to_markdown(told)):
+        line = " ".join(text.split()).partition("cpu_oversubscribed")[2] or " ".join(text.split()).partition("oversubscribed")[2]
+        assert line.startswith(": held 5") and ", not at the end: node-0 has more to run than cores" in line
+
+
+def test_what_holds_to_the_end_says_since_when() -> None:
+    state, held = followed(ended(trial("memory", steps=400)))
+    (found,) = [v for v in summarise(state, held=held).verdicts if v.kind == "memory_pressure"]
+    assert found.at_end and found.held_percent == pytest.approx(50.0, abs=15.0)
+    assert "to the end: node-0 runs out of memory" in " ".join(to_text(sections(summarise(state, held=held))).split())
+
+
+def test_a_report_without_the_way_tells_of_the_end_alone(hogged: tuple[SessionState, FindingsHeld]) -> None:
+    found = summarise(hogged[0]).verdicts
+    assert "cpu_oversubscribed" not in {v.kind for v in found}
+    assert all(v.at_end and (v.held_s, v.held_percent, v.held_from_s, v.held_to_s) == (None,) * 4 for v in found)
+
+
+def test_a_finding_of_less_than_a_fifth_of_the_time_is_not_told() -> None:
+    state, held = followed(ended(list(full_cores(trial(), 20.0, 25.0))))
+    assert held.found and not held.lasting()
+    assert "cpu_oversubscribed" not in {v.kind for v in summarise(state, held=held).verdicts}
+
+
+def test_words_are_not_those_of_its_last_moment() -> None:
+    """Shares fade before a finding goes."""
+    held, state = FindingsHeld(), SessionState()
+    for event in input_bound_for(100.0, 20.0):
+        apply(state, event)
+        held.look(state)
+    (found,) = [h for h in held.found.values() if h.verdict.kind == "input_bound"]
+    assert "40% of each step" in found.verdict.text and found.verdict.gain_percent is not None
+    assert held.share(found) == pytest.approx(100 / 120, abs=0.05) and not held.to_the_end(found)
+
+
+def input_bound_for(seconds: float, more: float) -> Iterator[ev.AnyEvent]:
+    yield ev.JobStarted(at=0.0, job="j", command=["x"], np=1)
+    for second in range(int(seconds + more)):
+        wait = 4 * 10**7 if second < seconds else 10**6
+        yield ev.StepsRecorded(
+            at=second + 1.0, node="n", worker="w", rank=0, generation=0, first_step=10 * second, origin=float(second),
+            start_ns=[k * 10**8 for k in range(10)], duration_ns=[10**8] * 10, input_wait_ns=[wait] * 10,
+            compute_ns=[10**8 - 10**7 - wait] * 10, samples=[32] * 10,
+        )  # fmt: skip
+        yield ev.Ticked(at=second + 1.0)
+
+
+def test_a_silence_of_the_recording_counts_for_no_finding() -> None:
+    events = trial("memory", steps=300)
+    late = ev.Ticked(at=events[-1].at + 10_000.0)
+    _, held = followed([*events, late])
+    assert held.seconds < 300
+
+
+def test_findings_that_are_kept_are_bounded() -> None:
+    state, held = followed(trial("memory", steps=260))
+    (kept,) = held.found.values()
+    held.found |= {("k", "", rank, None): Held(kept.verdict, 0.0, 1.0, 0.1) for rank in range(2 * MOST)}
+    apply(state, ev.Ticked(at=state.now + 2.0))
+    held.look(state)
+    assert len(held.found) == MOST and kept in held.found.values()
+
+
+def test_a_report_has_reservations_about_runs_whose_cores_others_took(hogged: tuple[SessionState, FindingsHeld]) -> None:
+    def reported(session: model.Session, name: str) -> Reported:
+        return Reported(name, session, None, None, None)
+
+    state, held = hogged
+    told = _reservations([reported(summarise(state, held=held), "hogged"), reported(summarise(state), "calm")])
+    assert "other programs took cores in hogged: the speedups show that too" in told
