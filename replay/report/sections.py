@@ -415,8 +415,8 @@ def _held(found: model.Verdict) -> str:
     """For how long, and whether to the end."""
     if found.held_percent is None:
         return ""
-    end = "to the end" if found.at_end else f"to {seconds(found.held_to_s)}, not at the end"
-    return f"held {number(found.held_percent, 2)} % of the time, from {seconds(found.held_from_s)} {end}: "
+    end = "the end" if found.at_end else f"{seconds(found.held_to_s)}, not at the end"
+    return f"held {number(found.held_percent, 2)} % of the time, between {seconds(found.held_from_s)} and {end}: "
 
 
 def _failure(session: model.Session) -> list[str]:

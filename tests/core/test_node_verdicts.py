@@ -13,6 +13,7 @@ from distmon.core.fold import apply
 from distmon.core.hysteresis import Thresholds, mean_holds
 from distmon.core.node_verdicts import node_verdicts
 from distmon.core.state import SessionState
+from distmon.replay.keyframe import decode_state, encode_state
 
 CORES = 8
 WELL: dict[str, Any] = {"cpu_percent": 60.0, "load_1m": 4.0, "memory_used_bytes": 6 << 30, "memory_total_bytes": 16 << 30}
@@ -85,6 +86,7 @@ def test_gpus_of_one_node_are_told_in_one_finding() -> None:
     for event in session([{"gpus": hot}] * 6):
         apply(state, event)
     (found,) = node_verdicts(state)
+    assert node_verdicts(decode_state(encode_state(state))) == [found]
     assert found.text == "GPU 1 of h is throttled: hot (driver)" and found.evidence.endswith("so is GPU 2, 3")
 
 

@@ -82,7 +82,7 @@ def test_what_holds_to_the_end_says_since_when() -> None:
     state, held = followed(ended(trial("memory", steps=400)))
     (found,) = [v for v in summarise(state, held=held).verdicts if v.kind == "memory_pressure"]
     assert found.at_end and found.held_percent == pytest.approx(50.0, abs=15.0)
-    assert "to the end: node-0 runs out of memory" in " ".join(to_text(sections(summarise(state, held=held))).split())
+    assert " and the end: node-0 runs out of memory" in " ".join(to_text(sections(summarise(state, held=held))).split())
 
 
 def test_a_report_without_the_way_tells_of_the_end_alone(hogged: tuple[SessionState, FindingsHeld]) -> None:
