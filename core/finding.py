@@ -13,6 +13,10 @@ CALM = ("compute_bound", "pause")
 Pattern = Literal["", "steady", "bursty", "transient"]
 
 
+Key = tuple[str, int | None, str, str | None]
+"""Kind, rank, host and phase of a finding: one at a time of each."""
+
+
 class Verdict(Struct, frozen=True, kw_only=True):
     """One finding. Shares have one denominator: the ranks' step time of the window from `from_s` to `to_s`."""
 
@@ -30,7 +34,14 @@ class Verdict(Struct, frozen=True, kw_only=True):
     from_s: float | None = None
     to_s: float | None = None
     gain_percent: tuple[float, float] | None = None
-    """95 % interval of the step time that would be saved without the cause, as equal looks before and after would show it."""
+    """95 % interval of the time that would be saved without the cause, as equal looks before and after would show it."""
+    gain_of: Literal["step", "job"] = "step"
+    """What the gain is a part of: the mean step, or the job's whole time."""
+
+
+def key_of(verdict: Verdict) -> Key:
+    """What makes two looks see the same finding."""
+    return verdict.kind, verdict.rank, verdict.host, verdict.phase
 
 
 def since_start(state: SessionState, at: float) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from distmon.core.finding import CALM, Verdict, since_start
+from distmon.core.finding import CALM, Key, Verdict, key_of, since_start
 from distmon.core.state import SessionState
 from distmon.core.verdicts import troubles
 
@@ -17,14 +17,6 @@ MOST = 256
 _SPACING = 0.01
 """The time from look to look as a share of what has gone by: a day is looked at a few hundred times, and shares are as exact."""
 _LEAST_SPACING_S = 1.0
-
-Key = tuple[str, str, int | None, str | None]
-"""(kind, host, rank, phase) of a finding."""
-
-
-def key_of(verdict: Verdict) -> Key:
-    """What makes two looks see the same finding."""
-    return verdict.kind, verdict.host, verdict.rank, verdict.phase
 
 
 @dataclass(slots=True)

@@ -34,6 +34,7 @@ def _death(state: SessionState) -> Verdict | None:
         text=f"{_named(first)} died: {how}",
         evidence="the first of the ranks that died; the job ends with it",
         try_first="look at its last lines (Logs) and, where it was killed, at the memory of its node",
+        check="the job runs again past the step at which it died, and its memory stays below the node's",
         rank=first.rank,
         host=first.host,
         from_s=since_start(state, first.exited_at or state.now),

@@ -36,6 +36,7 @@ def standstill(state: SessionState, generation: Generation | None) -> Verdict | 
         text=f"no rank has finished a step for {silence:.0f} s",
         evidence=f"usual step {usual:.3f} s",
         try_first="look at the ranks' output; an evaluation or checkpoint that distmon does not know looks the same",
+        check="steps come again, and no rank waits for the others",
         from_s=since_start(state, last),
         to_s=since_start(state, state.now),
     )
@@ -120,6 +121,7 @@ def _pause(state: SessionState, last: float) -> Verdict | None:
         text=f"{found.text} since {silence:.0f} s",
         evidence="the stacks of the ranks, taken when their steps stopped coming",
         try_first="nothing is wrong as far as is seen: steps come again when it is done",
+        check="steps come again",
         from_s=since_start(state, last),
         to_s=since_start(state, state.now),
     )

@@ -6,10 +6,13 @@ and `cannot_tell` says so. A finding comes at one threshold and goes at a lower 
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 from distmon.core.arrivals import BOUND_ON
-from distmon.core.finding import REMEDIES, Verdict, phase_words, since_start
+from distmon.core.finding import REMEDIES, Pattern, Verdict, phase_words, since_start
 from distmon.core.hysteresis import Thresholds, share_holds
-from distmon.core.joined import gain_without_input, gain_without_transfer, joined
+from distmon.core.joined import gain_without_input, gain_without_transfer, is_bursty, joined
 from distmon.core.loss_verdicts import loss
 from distmon.core.measures import RECENT, current_generation, elapsed, recent_splits, step_split, steps_set_aside, warmup
 from distmon.core.node_verdicts import HELD, clock_skew, node_verdicts
@@ -104,7 +107,7 @@ def _input_bound(state: SessionState, generation: Generation, *, in_full: bool) 
     shares = sorted((v, rank) for rank, s in splits.items() if (v := s.share("input_wait")) is not None)
     if not shares or state.history is None:
         return None
-    share, _ = shares[(len(shares) - 1) // 2]
+    share, middle = shares[(len(shares) - 1) // 2]
     if share < INPUT_BOUND.off or not _wait_holds(state.history):
         return None
     return Verdict(
@@ -113,6 +116,7 @@ def _input_bound(state: SessionState, generation: Generation, *, in_full: bool) 
         evidence=f"median rank over the last {RECENT} steps; least {shares[0][0]:.0%}, most {shares[-1][0]:.0%}",
         try_first=REMEDIES["input_wait"],
         check="the share of input wait in the step falls and samples/s rise by the gain: `distmon compare BEFORE AFTER`",
+        pattern=_pattern([step.phases_s[0] or 0.0 for step in generation.ranks[middle].recent()]) if in_full else "",
         phase="input_wait",
         gain_percent=_input_gain(generation, share) if in_full else None,
         from_s=_window(state, generation)[0],
@@ -137,6 +141,7 @@ def _communication_bound(state: SessionState, generation: Generation, *, in_full
     if not arrivals.transfer_bound:
         return None
     share = arrivals.transfer_share
+    found = joined(generation, steps_set_aside(generation)) if in_full else None
     return Verdict(
         kind="communication_bound",
         text=f"at least {share:.0%} of each step is spent waiting for allreduce on every rank",
@@ -146,11 +151,17 @@ def _communication_bound(state: SessionState, generation: Generation, *, in_full
         ),
         try_first="a larger batch per rank, gradient accumulation, or fp16 compression of the gradients",
         check="the share of exposed communication falls and samples/s rise: `distmon compare BEFORE AFTER`",
+        pattern=_pattern([min(step.waits) for step in found.steps]) if found else "",
         phase="exposed_communication",
-        gain_percent=gain_without_transfer(joined(generation, steps_set_aside(generation))) if in_full else None,
+        gain_percent=gain_without_transfer(found) if found else None,
         from_s=_window(state, generation)[0],
         to_s=_window(state, generation)[1],
     )
+
+
+def _pattern(waits: Sequence[float]) -> Pattern:
+    """Of what is waited step by step."""
+    return "" if not waits else "bursty" if is_bursty(waits) else "steady"
 
 
 def _waiting(generation: Generation) -> float:
@@ -169,6 +180,7 @@ def _compute_bound(state: SessionState, generation: Generation) -> Verdict | Non
         text=f"forward and backward take {share:.0%} of each step: the job runs at the speed of its devices",
         evidence="mean of the steady steps over ranks",
         try_first="nothing is in its way but compute: mixed precision, a compiled model, or more ranks",
+        check="samples/s rise: `distmon compare BEFORE AFTER`; with more ranks, `distmon sweep` says how far that goes",
         phase="compute",
         from_s=_window(state, generation)[0],
         to_s=_window(state, generation)[1],
@@ -186,6 +198,7 @@ def _wall_dominated(state: SessionState, generation: Generation) -> Verdict | No
     if not seconds or seconds < WALL_SHARE * duration:
         return None
     name = kind.removesuffix("_dominated")
+    saved = 100 * (_beyond_steady_s(state) if name == "warmup" else seconds) / duration
     return Verdict(
         kind=kind,
         text=f"{phase_words(name)} took {seconds:.1f} s, {seconds / duration:.0%} of the job's {duration:.1f} s",
@@ -196,9 +209,16 @@ def _wall_dominated(state: SessionState, generation: Generation) -> Verdict | No
             "evaluation": "evaluate less often, on fewer samples, or on all ranks",
         }[name],
         check="the wall-time split of `distmon report` before and after",
+        gain_percent=(saved, saved) if saved > 0 else None,
+        gain_of="job",
         from_s=0.0,
         to_s=duration,
     )
+
+
+def _beyond_steady_s(state: SessionState) -> float:
+    """What the warm-ups took beyond as many steady steps: the steps themselves have to be made."""
+    return math.fsum(warmup(generation).excess_s or 0.0 for generation in state.generations.values() if generation.ranks)
 
 
 def _window(state: SessionState, generation: Generation) -> tuple[float | None, float | None]:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Literal
 
-from distmon.core.finding import CALM
+from distmon.core.finding import CALM, Key
 from distmon.core.state import LogEntry
 from distmon.tui.format import clean
 from distmon.tui.view.facts import Facts
-from distmon.tui.view.verdict_page import Key, by_key
+from distmon.tui.view.verdict_page import by_key
 
 KINDS = ("errors", "warnings", "verdicts")
 HOLDS_S = 5.0

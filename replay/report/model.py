@@ -309,6 +309,7 @@ class Verdict(Struct, kw_only=True):
     held_s: float | None
     held_percent: float | None
     gain_percent: tuple[float, float] | None
+    gain_of: Literal["step", "job"]
     try_first: str = field(name="try")
     check: str
     pattern: str

@@ -404,7 +404,8 @@ def _verdicts(session: model.Session) -> list[str]:
     for found in session.verdicts:
         gain = ""
         if found.gain_percent is not None:
-            gain = f"; worth {number(found.gain_percent[0], 2)} to {number(found.gain_percent[1], 2)} % of the step"
+            low, high = (number(percent, 2) for percent in found.gain_percent)
+            gain = f"; worth {low if low == high else f'{low} to {high}'} % of the {'step' if found.gain_of == 'step' else 'job'}"
         how = f", {found.pattern}" if found.pattern else ""
         check = f". To check: {found.check}" if found.check else ""
         lines.append(f"{found.kind}{how}: {_held(found)}{found.text} ({found.evidence}{gain}). Try: {found.try_first}{check}")

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 from distmon.core import measures
 from distmon.core.elastic import accounts
-from distmon.core.finding import Verdict
-from distmon.core.held import FindingsHeld, Held, key_of
+from distmon.core.finding import Verdict, key_of
+from distmon.core.held import FindingsHeld, Held
 from distmon.core.overall import RankOverall, rank_overalls, throughput_interval
 from distmon.core.state import NodeState, SessionState
 from distmon.core.summary import summary
@@ -246,6 +246,7 @@ def _verdict(found: Verdict, followed: FindingsHeld, held: Held | None, *, at_en
         held_percent=100 * followed.share(held) if held else None,
         evidence=plain(found.evidence),
         gain_percent=found.gain_percent,
+        gain_of=found.gain_of,
         try_first=found.try_first,
         check=plain(found.check),
         pattern=found.pattern,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
+from distmon.core.finding import Key
 from distmon.tui.bindings import bindings_for
 from distmon.tui.screens.arrange import Rows
 from distmon.tui.screens.page import Frame, Page
 from distmon.tui.view import split, verdict_page
 from distmon.tui.view.facts import Facts
-from distmon.tui.view.verdict_page import Key
 from distmon.tui.widgets.rows import RowsPanel
 from distmon.tui.widgets.table import Table
 from distmon.tui.widgets.text_panel import TextPanel

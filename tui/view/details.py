@@ -7,6 +7,7 @@ from distmon.tui.format import clean, duration
 from distmon.tui.theme import Palette
 from distmon.tui.view import nodes, rank_detail
 from distmon.tui.view.facts import Facts
+from distmon.tui.view.verdict_page import gain_words
 from distmon.tui.widgets.line import Line
 
 Subject = tuple[str, object]
@@ -44,10 +45,7 @@ def _verdicts(facts: Facts, palette: Palette) -> list[Line]:
         lines.append(Line([("  because  ", style("muted")), (clean(verdict.evidence), style("text"))]))
         lines.append(Line([("  try      ", style("muted")), (clean(verdict.try_first), style("text"))]))
         if verdict.gain_percent is not None:
-            low, high = verdict.gain_percent
-            lines.append(
-                Line([("  gain     ", style("muted")), (f"{low:.0f} to {high:.0f} % of the step time", style("text"))])
-            )
+            lines.append(Line([("  gain     ", style("muted")), (gain_words(verdict), style("text"))]))
         if verdict.from_s is not None and verdict.to_s is not None:
             lines.append(
                 Line(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from distmon.core.finding import CALM
+from distmon.core.finding import CALM, Key, key_of
 from distmon.core.verdicts import Verdict
 from distmon.tui.format import MISSING, clean, duration
 from distmon.tui.glyphs import STATES
@@ -16,9 +16,6 @@ from distmon.tui.widgets.line import Line
 from distmon.tui.widgets.rows import Cell
 from distmon.tui.widgets.table import Column
 
-Key = tuple[str, int | None, str, str | None]
-"""Kind, rank, host and phase: one verdict at a time of each."""
-
 COLUMNS = (
     Column("kind", "kind", 22, "left"),
     Column("who", "who", 10, "left", importance=2, grow=1, widest=22),
@@ -26,10 +23,6 @@ COLUMNS = (
     Column("when", "since", 9, importance=4),
     Column("text", "what", 20, "left", importance=1, grow=6, widest=200),
 )
-
-
-def key_of(verdict: Verdict) -> Key:
-    return (verdict.kind, verdict.rank, verdict.host, verdict.phase)
 
 
 def by_key(facts: Facts) -> dict[Key, Verdict]:
@@ -47,7 +40,12 @@ def gain(verdict: Verdict) -> str:
     if verdict.gain_percent is None:
         return MISSING
     low, high = verdict.gain_percent
-    return f"{low:.0f} to {high:.0f} %"
+    return f"{low:.0f} %" if low == high else f"{low:.0f} to {high:.0f} %"
+
+
+def gain_words(verdict: Verdict) -> str:
+    """With what it is a part of."""
+    return gain(verdict) + (" of the step time" if verdict.gain_of == "step" else " of the job's time")
 
 
 def cells(verdicts: dict[Key, Verdict], key: Key) -> Sequence[Cell]:
@@ -73,7 +71,7 @@ def lines(facts: Facts, key: Key | None, palette: Palette, width: int, height: i
     parts = [
         ("because", verdict.evidence),
         ("pattern", PATTERNS.get(verdict.pattern, "")),
-        ("would gain", f"{gain(verdict)} of the step time" if verdict.gain_percent else ""),
+        ("would gain", gain_words(verdict) if verdict.gain_percent else ""),
         ("try", verdict.try_first),
         ("to check", verdict.check),
         ("where it shows", where_it_shows(verdict)),
