@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import pytest
+from msgspec.structs import replace
 
 from distmon.core import events as ev
 from distmon.core.fold import apply
@@ -23,11 +24,11 @@ def folded(events: Iterable[ev.AnyEvent]) -> SessionState:
     return state
 
 
-def batch(first: int, origin: float, durations: Sequence[int], rank: int = 0, **columns: list[int | None]) -> ev.StepsRecorded:
+def batch(first: int, origin: float, durations: Sequence[int], rank: int = 0) -> ev.StepsRecorded:
     starts = [sum(durations[:k]) for k in range(len(durations))]
     return ev.StepsRecorded(
         at=origin + sum(durations) / 1e9, node="n", worker=f"w{rank}", rank=rank, generation=0, first_step=first, origin=origin,
-        start_ns=starts, duration_ns=list(durations), samples=[32] * len(durations), **columns,
+        start_ns=starts, duration_ns=list(durations), samples=[32] * len(durations),
     )  # fmt: skip
 
 
@@ -51,13 +52,14 @@ def test_the_gain_without_evaluation_is_its_share_of_the_job() -> None:
 
 @pytest.mark.parametrize(("waits", "pattern"), [([STEP_NS // 4] * 40, "steady"), ([STEP_NS - 1, 0, 0, 0] * 10, "bursty")])
 def test_a_wait_for_input_is_told_as_steady_or_bursty(waits: list[int | None], pattern: str) -> None:
-    (found,) = [v for v in verdicts(folded([batch(0, 0.0, [STEP_NS] * 40, input_wait_ns=waits)])) if v.kind == "input_bound"]
+    told = replace(batch(0, 0.0, [STEP_NS] * 40), input_wait_ns=waits)
+    (found,) = [v for v in verdicts(folded([told])) if v.kind == "input_bound"]
     assert found.pattern == pattern and found.gain_of == "step"
 
 
 @pytest.mark.parametrize(("waits", "pattern"), [([STEP_NS // 4] * 200, "steady"), ([STEP_NS - 1, 0, 0, 0] * 50, "bursty")])
 def test_a_transfer_is_told_as_steady_or_bursty(waits: list[int | None], pattern: str) -> None:
-    both = [batch(0, 0.0, [STEP_NS] * 200, rank=rank, exposed_communication_ns=waits) for rank in range(2)]
+    both = [replace(batch(0, 0.0, [STEP_NS] * 200, rank), exposed_communication_ns=waits) for rank in range(2)]
     (found,) = [v for v in verdicts(folded(both)) if v.kind == "communication_bound"]
     assert found.pattern == pattern
 

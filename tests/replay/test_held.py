@@ -130,7 +130,7 @@ def test_a_silence_of_the_recording_counts_for_no_finding() -> None:
 def test_findings_that_are_kept_are_bounded() -> None:
     state, held = followed(trial("memory", steps=260))
     (kept,) = held.found.values()
-    held.found |= {("k", "", rank, None): Held(kept.verdict, 0.0, 1.0, 0.1) for rank in range(2 * MOST)}
+    held.found |= {("k", rank, "", None): Held(kept.verdict, 0.0, 1.0, 0.1) for rank in range(2 * MOST)}
     apply(state, ev.Ticked(at=state.now + 2.0))
     held.look(state)
     assert len(held.found) == MOST and kept in held.found.values()
