@@ -24,16 +24,16 @@ class Held:
     """A finding over the looks that saw it. `from_s` and `to_s` are seconds since the job's start."""
 
     verdict: Verdict
-    """As it was said in the second half of its time: at its end it is about to go, and says less."""
+    """As it was said when a quarter of its time or more had gone by: at its end it is about to go, and says less."""
     from_s: float
     to_s: float
     seconds: float = 0.0
     said_after: float = 0.0
     """Of its `seconds`, those before `verdict` was said."""
 
-    def fades_after(self, seconds: float) -> bool:
-        """Whether `verdict` will be of its first half when it has held for so much longer."""
-        return self.seconds + seconds >= 2 * self.said_after
+    def is_old_after(self, seconds: float) -> bool:
+        """Whether `verdict` will be of its first quarter when it has held for so much longer."""
+        return self.seconds + seconds >= 4 * self.said_after
 
 
 def _seen(state: SessionState, *, in_full: bool) -> dict[Key, Verdict]:
@@ -76,11 +76,11 @@ class FindingsHeld:
         self.seconds += passed
         self.until_s = now
         seen = _seen(state, in_full=False)
-        if any(key not in self.found or self.found[key].fades_after(passed) for key in seen):
+        if any(key not in self.found or self.found[key].is_old_after(passed) for key in seen):
             seen = _seen(state, in_full=True)
         for key, verdict in seen.items():
             held = self.found.setdefault(key, Held(verdict, now - passed, now))
-            if held.fades_after(passed):
+            if held.is_old_after(passed):
                 held.verdict, held.said_after = verdict, held.seconds + passed
             held.seconds += passed
             held.to_s = now

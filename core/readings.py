@@ -44,8 +44,12 @@ def memory_in_use(sample: NodeSampled) -> MemoryInUse | None:
 
 def memory_percent(sample: NodeSampled) -> float | None:
     """Memory in use as a share of all, 0 to 100: of the control group's limit where that is fuller than the node."""
-    memory = memory_in_use(sample)
-    return None if memory is None else memory.percent
+    group = sample.control_group
+    used, total = sample.memory_used_bytes, sample.memory_total_bytes
+    found = 100 * used / total if used is not None and total else None
+    if group is None or group.memory_used_bytes is None or not group.memory_limit_bytes:
+        return found
+    return max(100 * group.memory_used_bytes / group.memory_limit_bytes, found or 0.0)
 
 
 def _in_use(used: int | None, total: int | None, of: str) -> MemoryInUse | None:
@@ -53,15 +57,19 @@ def _in_use(used: int | None, total: int | None, of: str) -> MemoryInUse | None:
 
 
 def strain_of(sample: NodeSampled) -> Strain:
-    """What findings about the node rest on, of one reading."""
-    busy = [gpu.utilization_percent for gpu in sample.gpus if gpu.ranks and gpu.utilization_percent is not None]
-    return Strain(
-        sample.load_1m,
-        memory_percent(sample),
-        next((pressure.some_percent for pressure in sample.pressures if pressure.resource == "memory"), None),
-        sum(busy) / len(busy) if busy else None,
-        tuple((gpu.index, reason) for gpu in sample.gpus for reason in gpu.throttle),
-    )
+    """What findings about the node rest on, of one reading: in as few steps as can be, as there may be a thousand nodes."""
+    busy: list[float] = []
+    throttled: tuple[tuple[int, str], ...] = ()
+    for gpu in sample.gpus:
+        if gpu.ranks and gpu.utilization_percent is not None:
+            busy.append(gpu.utilization_percent)
+        if gpu.throttle:
+            throttled += tuple((gpu.index, reason) for reason in gpu.throttle)
+    waits = None
+    for pressure in sample.pressures:
+        if pressure.resource == "memory":
+            waits = pressure.some_percent
+    return Strain(sample.load_1m, memory_percent(sample), waits, sum(busy) / len(busy) if busy else None, throttled)
 
 
 def network_total(sample: NodeSampled) -> NetworkTotal:
