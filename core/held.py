@@ -15,8 +15,8 @@ END_S = 5.0
 MOST = 256
 """Findings that are kept; past them those that held for the shortest time go."""
 _SPACING = 0.01
-"""The time from look to look as a share of what has gone by: a day is looked at a few hundred times, and shares are as exact."""
-_LEAST_SPACING_S = 1.0
+"""The time from look to look as a share of what has gone by, within bounds: shares are as exact, and ends to half a minute."""
+_LEAST_SPACING_S, _MOST_SPACING_S = 1.0, 30.0
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class FindingsHeld:
             return
         if self._first is None:
             self._first = self._last = now
-        spacing = max(_LEAST_SPACING_S, _SPACING * (now - self._first))
+        spacing = min(max(_SPACING * (now - self._first), _LEAST_SPACING_S), _MOST_SPACING_S)
         passed, self._last, self._due = min(now - self._last, 2 * spacing), now, now + spacing
         if state.job.status == "running" and not self._trains:
             self._trains, self.seconds = True, 0.0
