@@ -12,7 +12,7 @@ from distmon.wire.clock import SteadyClock
 from distmon.wire.subscription import Subscription
 
 TICK_S = 1.0
-POLL_S = 0.05
+POLL_S = 0.1
 MAX_WAITING = 500_000
 """Events that a stopped viewer may have waiting; it then skips the oldest. The recording has them all."""
 
