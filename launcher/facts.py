@@ -49,7 +49,7 @@ def gather(spec: JobSpec, *, ask_script: bool = True) -> Facts:
 
     Raises DistmonError or UsageError, one line each.
     """
-    hosts, repeated = merged(_hosts(spec) if ask_script or not spec.discovery_script else [])
+    hosts, repeated = merged(hosts_of(spec) if ask_script or not spec.discovery_script else [])
     script = _script(spec)
     addresses = _local_addresses()
     return Facts(
@@ -136,7 +136,8 @@ def _frameworks(script: str) -> list[str]:
     return sorted(used)
 
 
-def _hosts(spec: JobSpec) -> list[Host]:
+def hosts_of(spec: JobSpec) -> list[Host]:
+    """The hosts that the job names, as it names them; this machine where it names none. Raises DistmonError or UsageError."""
     if spec.hosts:
         return parse_hosts(spec.hosts)
     if spec.hostfile:

@@ -61,13 +61,17 @@ def runs(sweep: Sweep) -> list[Run]:
     return order
 
 
-def left_s(pending: Sequence[Run], took_s: Mapping[Run, float]) -> float | None:
-    """Seconds that the pending runs will take, going by those of their size, else by all; None before the first is over."""
+def left_s(pending: Sequence[Run], took_s: Mapping[Run, float], gone_s: float = 0.0) -> float | None:
+    """Seconds until the pending runs are over, going by those of their size, else by all; the first has gone on for `gone_s`.
+
+    None before the first run is over.
+    """
     if not took_s:
         return None
     by_size = {size: fmean(s for run, s in took_s.items() if run.ranks == size) for size in {run.ranks for run in took_s}}
     usual = fmean(by_size.values())
-    return sum(by_size.get(run.ranks, usual) for run in pending)
+    expected = [by_size.get(run.ranks, usual) for run in pending]
+    return sum(expected) - min(gone_s, expected[0]) if expected else 0.0
 
 
 def sharing(sizes: Sequence[int], cores: int, gpus: int) -> list[str]:

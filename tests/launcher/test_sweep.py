@@ -43,6 +43,13 @@ def test_the_time_left_goes_by_size_and_else_by_all() -> None:
     assert left_s([Run(4, 1)], took) == 8.0
 
 
+def test_what_a_run_has_gone_on_for_is_not_left() -> None:
+    took = {Run(1, 1): 600.0, Run(2, 1): 300.0}
+    pending = [Run(1, 2), Run(2, 2)]
+    assert [left_s(pending, took, gone) for gone in (0.0, 590.0, 700.0)] == [900.0, 310.0, 300.0]
+    assert left_s([], took, 5.0) == 0.0
+
+
 def test_what_ranks_share_is_said_only_where_they_do() -> None:
     assert sharing([1, 2], cores=2, gpus=0) == []
     assert sharing([1, 2, 4], cores=2, gpus=1) == [

@@ -93,6 +93,29 @@ def test_a_break_is_made_good_and_nothing_runs_twice(job: Path, capsys: pytest.C
     assert "weak: the samples of an epoch grow with the ranks" in said.out and "## Why the two speedups differ" in said.out
 
 
+@pytest.mark.parametrize(
+    ("flags", "warned"),
+    [
+        ([], True),
+        (["-H", "localhost:64"], True),
+        (["-H=127.0.0.1:64"], True),
+        (["--hostfile", "here"], True),
+        (["--host-discovery-script", "echo localhost:64"], True),
+        (["-H", "localhost:1,no-such-host.invalid:63"], False),
+        (["--hostfile", "away"], False),
+    ],
+)
+def test_ranks_that_share_this_machine_are_warned_of(
+    flags: list[str], warned: bool, job: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
+    (job / "fail").write_text("64")
+    (job / "here").write_text("localhost slots=64\n")
+    (job / "away").write_text("localhost slots=1\nno-such-host.invalid slots=63\n")
+    assert main(["sweep", "-np", "64", "--folder", "out", *flags, "--", str(job)]) == 1
+    assert ("warning: 64 ranks share the 2 cores of this machine" in capsys.readouterr().err) is warned
+
+
 def test_two_failures_in_a_row_end_it(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (job / "fail").write_text("1 2 4")
     assert main(["sweep", "-np", "1,2,4", "--folder", "out", "--", str(job)]) == 1

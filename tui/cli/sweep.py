@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
-from distmon.core.errors import UsageError
+from distmon.core.errors import DistmonError, UsageError
+from distmon.launcher.facts import hosts_of, is_local
 from distmon.launcher.flags import OWN_FLAGS as RUN_FLAGS
-from distmon.launcher.flags import split_arguments
+from distmon.launcher.flags import job_spec, split_arguments
+from distmon.launcher.settings import completed, load_settings
 from distmon.launcher.sweep import Sweep, parse_sizes, runs, sharing
 from distmon.tui.cli.plotted import require_plots
 from distmon.tui.cli.report import publish
@@ -18,7 +19,6 @@ from distmon.tui.cli.sweep_folder import SweepFolder
 from distmon.tui.cli.sweep_runs import SweepRuns, say
 
 _SIZES = ("-np", "--num-proc")
-_HOSTS = ("-H", "--hosts", "--hostfile", "-hostfile", "--host-discovery-script")
 OWN_FLAGS = {
     **dict.fromkeys((*_SIZES, "--repeat", "--folder", "--resume", "--html"), 1),
     **dict.fromkeys(("--strong", "--weak", "--json", "--markdown", "--headless", "--debug", "--help", "-h"), 0),
@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
         require_plots()
     with _folder(arguments) as folder:
         sweep = folder.sweep
-        for sentence in sharing(sweep.sizes, len(os.sched_getaffinity(0)), _gpus()) if _local(sweep.flags) else []:
+        for sentence in sharing(sweep.sizes, len(os.sched_getaffinity(0)), _gpus()) if _local(sweep) else []:
             say(f"warning: {sentence}")
         swept = SweepRuns(folder, plain=arguments.headless)
         code = swept.run_all()
@@ -107,9 +107,15 @@ def _folder(arguments: argparse.Namespace) -> SweepFolder:
     return SweepFolder.made(arguments.folder or Path(time.strftime("sweep-%Y-%m-%dT%H-%M-%S")), sweep)
 
 
-def _local(flags: Sequence[str]) -> bool:
-    """Whether all ranks are on this machine, as far as the flags tell."""
-    return not any(word.partition("=")[0] in _HOSTS for word in flags)
+def _local(sweep: Sweep) -> bool:
+    """Whether all ranks are on this machine, by the hosts that a run would use; not where these cannot be told, as it will."""
+    words = [*sweep.flags, "-np", str(sweep.sizes[-1]), "--", *sweep.command]
+    try:
+        arguments = completed(words, load_settings(Path(sweep.cwd)))
+        spec = job_spec(arguments, backend="horovod", cwd=sweep.cwd, environment=os.environ)
+        return all(is_local(host.name) for host in hosts_of(spec))
+    except DistmonError:
+        return False
 
 
 def _gpus() -> int:

@@ -118,14 +118,15 @@ class SweepRuns:
                 start_new_session=True,  # Ctrl-C reaches it once, through us
             )
         while (code := self._process.poll()) is None:
-            self._status(f"{place}  {seconds(time.monotonic() - begun)}{self._left([run, *pending])}  {self._last_line(run)}")
+            gone = time.monotonic() - begun
+            self._status(f"{place}  {seconds(gone)}{self._left([run, *pending], gone)}  {self._last_line(run)}")
             time.sleep(POLL_S)
         self._process = None
         self._status("")
         return code
 
-    def _left(self, pending: list[Run]) -> str:
-        left = left_s(pending, self._took_s)
+    def _left(self, pending: list[Run], gone_s: float = 0.0) -> str:
+        left = left_s(pending, self._took_s, gone_s)
         return f"; about {seconds(left)} left" if left else ""
 
     def _last_line(self, run: Run) -> str:
