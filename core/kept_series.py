@@ -73,12 +73,12 @@ def _grown(known: KeptSeries, complete: int) -> KeptSeries:
 
 
 def ordered_rates(kept: KeptSeries, cut: int) -> list[float]:
-    """Samples per second of each entry from `cut` on, in order of size."""
+    """Samples per second of each entry from `cut` on, in order of size, where an entry is a step."""
     known, count = kept.memo.rates, len(kept.durations)
     begin, ordered = (known[1], known[2]) if known is not None and known[0] == cut and known[1] <= count else (cut, [])
     if begin < count:
         pairs = zip(kept.samples[begin:], kept.durations[begin:], strict=True)
         # Sorting what is in order already but for its end takes little time.
-        ordered = sorted(ordered + [samples / (duration * kept.width) for samples, duration in pairs if duration > 0])
+        ordered = sorted(ordered + [samples / duration for samples, duration in pairs if duration > 0])
         kept.memo.rates = (cut, count, ordered)
     return ordered

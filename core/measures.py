@@ -13,8 +13,8 @@ from distmon.core.kept_series import KeptSeries, kept_series, ordered_rates
 from distmon.core.once import once
 from distmon.core.quantiles import quantile
 from distmon.core.state import LOST_S, NodeState, SessionState
-from distmon.core.steps import EXACT_PREFIX, Generation, RankSteps, Totals
-from distmon.core.warmup import MIN_STEPS, Warmup, find_warmup
+from distmon.core.steps import EXACT_PREFIX, MAX_SERIES, Generation, RankSteps, Totals
+from distmon.core.warmup import MIN_STEPS, Warmup, find_warmup, of_merged
 
 ROLLING_S = 30.0
 STALE_S = 3.0
@@ -64,12 +64,17 @@ def split_of(sums: Sums) -> Split | None:
 
 @dataclass(slots=True, frozen=True)
 class Throughput:
-    """Samples per second of the whole job after warm-up, over batches (one batch is one step of all ranks)."""
+    """Samples per second of the whole job after warm-up, over batches (one batch is one step of all ranks).
+
+    Median, p5 and p95 are None where single batches are no longer known: `why_no_quantiles`.
+    """
 
     mean: float | None = None
     median: float | None = None
     p5: float | None = None
     p95: float | None = None
+    steps: int | None = None
+    """So many steps are behind it."""
     reason: str = ""
     """Why there is no value, or none of a steady state."""
 
@@ -102,7 +107,7 @@ def warmup(generation: Generation) -> Warmup:
         return Warmup(shape="too_few_steps", steps=None)
     known = kept.memo.warmup
     if known is None or known[0] != n:
-        known = kept.memo.warmup = (n, find_warmup(kept.durations[:n]))
+        known = kept.memo.warmup = (n, of_merged(find_warmup(kept.durations[:n]), kept.width))
     return known[1]
 
 
@@ -123,7 +128,7 @@ def _milestone(n: int) -> int:
 
 
 def throughput(generation: Generation | None) -> Throughput:
-    """Steady throughput: the mean is a ratio of sums, the quantiles are over batches.
+    """Steady throughput: the mean is a ratio of sums, the quantiles are over batches as long as each is known.
 
     Where no steady state was found it is over all steps but the outliers at the start, and `reason` says so.
     """
@@ -137,9 +142,17 @@ def throughput(generation: Generation | None) -> Throughput:
     cut = steps_set_aside(generation) // kept.width
     total = math.fsum(kept.durations[cut:]) * kept.width
     mean = sum(kept.samples[cut:]) / total if total > 0 else None
-    rates = ordered_rates(kept, cut)
+    rates = ordered_rates(kept, cut) if kept.width == 1 else []
     quantiles = quantile(rates, 0.5), quantile(rates, 0.05), quantile(rates, 0.95)
-    return Throughput(mean, *quantiles, reason=why_no_warmup(generation))
+    steps = (len(kept.durations) - cut) * kept.width
+    return Throughput(mean, *quantiles, steps=steps, reason=why_no_warmup(generation))
+
+
+def why_no_quantiles(generation: Generation) -> str:
+    """Why a generation that has a mean throughput has no median, p5 and p95; empty where it has."""
+    if generation.series.width == 1:
+        return ""
+    return f"of more than {MAX_SERIES:,} steps neighbours are kept as one, which hides how single steps differ"
 
 
 def why_no_warmup(generation: Generation) -> str:

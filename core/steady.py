@@ -65,14 +65,14 @@ def run_speed(state: SessionState) -> SteadySpeed | None:
 
 
 def steady_speed(generation: Generation, entries: int | None = None) -> Interval | float | None:
-    """Samples/s after warm-up, of the first `entries` of the series; with an interval where each entry is a step."""
+    """Samples/s after warm-up, of the first `entries` of the series; with an interval where they are enough."""
     width = generation.series.width
     cut = steps_set_aside(generation) // width
     durations, counts = (column[cut:entries] for column in step_series(generation))
     seconds = math.fsum(durations) * width
     if seconds <= 0:
         return None
-    interval = rate_interval(counts, durations) if width == 1 else None
+    interval = rate_interval(counts, [d * width for d in durations])
     return sum(counts) / seconds if interval is None else interval
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from distmon.core.quantiles import median
 
@@ -78,6 +78,18 @@ def find_warmup(durations: Sequence[float]) -> Warmup:
         steady_step_s=steady,
         steady_from=lead + start,
         stalls=sum(d > 3 * steady for d in durations[steps:]),
+    )
+
+
+def of_merged(found: Warmup, width: int) -> Warmup:
+    """In steps, what was found in a series of which each entry is the mean of `width` steps; a stall stays an entry."""
+    return structs.replace(
+        found,
+        steps=None if found.steps is None else found.steps * width,
+        duration_s=None if found.duration_s is None else found.duration_s * width,
+        excess_s=None if found.excess_s is None else found.excess_s * width,
+        steady_from=None if found.steady_from is None else found.steady_from * width,
+        leading_steps=found.leading_steps * width,
     )
 
 
