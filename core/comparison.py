@@ -8,7 +8,16 @@ from typing import Literal
 
 from msgspec import Struct
 
-from distmon.core.intervals import MIN_RUNS, Interval, median_interval, over_runs, rate_interval, ratio
+from distmon.core.intervals import (
+    MIN_RUNS,
+    Interval,
+    median_interval,
+    over_runs,
+    rate_interval,
+    ratio,
+    student,
+    student_tail,
+)
 from distmon.core.measures import (
     current_generation,
     elapsed,
@@ -42,15 +51,25 @@ UNITS = {
 }
 """What is compared, the most telling first: a median is steadier than a mean, which a few stalls move."""
 
+OF_STEPS = ("throughput median", "throughput mean", "steady step, median")
+"""What one run of enough steps tells an interval of; of all else it has one value."""
+
 _MARGIN = 1.05
-"""Widens intervals before 1 is looked for in them: Student's t is exact for normal scatter alone, and 5 % is the limit."""
+"""Widens intervals before 1 is looked for in them: Student's t is exact for normal scatter alone."""
+_LIMIT = 0.05
+"""Of comparisons of equals, so many may call any measure different."""
+_HEADLINE = 0.95
+"""The share of the limit that the first measure has to itself; the others have the rest between them, and all once it differs."""
 
 RunValues = Mapping[str, Interval | float]
 """Measure -> its value in one run, with an interval where the run itself tells how well it is known."""
 
 
 class Effect(Struct, frozen=True, kw_only=True):
-    """One measure. Intervals of 95 %; `ratio` is other / base. `between runs` only with three runs or more of each."""
+    """One measure. Intervals of 95 %; `ratio` is other / base. `between runs` only with three runs or more of each.
+
+    The verdicts of all measures are made together: a single interval may leave out 1 where none is called different.
+    """
 
     name: str
     unit: str
@@ -81,18 +100,18 @@ def run_values(state: SessionState) -> dict[str, Interval | float]:
 
 
 def _steps(durations: Sequence[float], counts: Sequence[float] | None, width: int) -> dict[str, Interval | float | None]:
-    """Medians and means of steps after warm-up; entries of `width` merged steps carry no interval."""
+    """Medians and means of steps after warm-up; where entries are `width` merged steps, these have no median of single ones."""
     if not durations:
         return {}
-    exact = width == 1
-    found: dict[str, Interval | float | None] = {
-        "steady step, median": (median_interval(durations) if exact else None) or median(durations)
-    }
+    found: dict[str, Interval | float | None] = {}
+    if width == 1:
+        found["steady step, median"] = median_interval(durations) or median(durations)
     if counts is not None and all(d > 0 for d in durations):
-        rates = [c / (d * width) for c, d in zip(counts, durations, strict=True)]
-        found["throughput median"] = (median_interval(rates) if exact else None) or median(rates)
-        mean = sum(counts) / (sum(durations) * width)
-        found["throughput mean"] = (rate_interval(counts, durations) if exact else None) or mean
+        seconds = [d * width for d in durations]
+        if width == 1:
+            rates = [c / d for c, d in zip(counts, seconds, strict=True)]
+            found["throughput median"] = median_interval(rates) or median(rates)
+        found["throughput mean"] = rate_interval(counts, seconds) or sum(counts) / sum(seconds)
     return found
 
 
@@ -103,23 +122,43 @@ def _positive(value: Interval | float) -> bool:
 def compare_runs(base: Sequence[RunValues], other: Sequence[RunValues]) -> list[Effect]:
     """Every measure that all runs of both sides have."""
     runs = [*base, *other]
+    names = [name for name in UNITS if runs and all(name in run for run in runs)]
+    sides = [(over_runs([run[name] for run in base]), over_runs([run[name] for run in other])) for name in names]
+    ratios = [ratio(*pair) for pair in sides]
+    different = _different(ratios)
     return [
-        _effect(name, over_runs([run[name] for run in base]), over_runs([run[name] for run in other]))
-        for name in UNITS
-        if runs and all(name in run for run in runs)
+        Effect(name=name, unit=UNITS[name], base=pair[0], other=pair[1], ratio=found, verdict=_verdict(found, index in different))
+        for index, (name, pair, found) in enumerate(zip(names, sides, ratios, strict=True))
     ]
 
 
-def _effect(name: str, base: Interval, other: Interval) -> Effect:
-    found = ratio(base, other)
-    return Effect(name=name, unit=UNITS[name], base=base, other=other, ratio=found, verdict=_verdict(found))
+def _different(ratios: Sequence[Interval]) -> set[int]:
+    """Which of them differ from 1, with a chance of _LIMIT at most that any does falsely: Holm's procedure, weighted (1979)."""
+    family = [index for index, found in enumerate(ratios) if found.known]
+    weights = {index: _HEADLINE if index == family[0] else (1 - _HEADLINE) / (len(family) - 1) for index in family}
+    chances = {index: _chance(ratios[index]) for index in family}
+    different: set[int] = set()
+    for index in sorted(family, key=lambda index: chances[index] / weights[index]):
+        left = math.fsum(weight for other, weight in weights.items() if other not in different)
+        if chances[index] > _LIMIT * weights[index] / left:
+            break
+        different.add(index)
+    return different
 
 
-def _verdict(found: Interval) -> Verdict:
+def _chance(found: Interval) -> float:
+    """How often equals would come out at least this far apart."""
+    apart = abs(math.log(found.estimate))
+    half = abs(math.log((found.low if found.estimate > 1 else found.high) / found.estimate)) * _MARGIN
+    if not apart or not half:
+        return float(not apart)
+    return student_tail(student(found.degrees) * apart / half, found.degrees)
+
+
+def _verdict(found: Interval, different: bool) -> Verdict:
     """Runs that were not repeated tell at most that even they show no difference."""
-    nearest = found.low if found.estimate > 1 else found.high
-    if not found.excludes(1.0) or abs(math.log(nearest / found.estimate)) * _MARGIN >= abs(math.log(found.estimate)):
+    if found.known and not different:
         return "no difference shown"
-    if found.basis != "between runs" or found.runs < MIN_RUNS:
+    if not found.known or found.basis != "between runs" or found.runs < MIN_RUNS:
         return "not told"
     return "higher" if found.estimate > 1 else "lower"

@@ -29,12 +29,17 @@ Basis = Literal["within this run", "between runs"]
 _Z = 1.959963984540054
 _STUDENT = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281)
 """The 97.5 % points for 1 to 10 degrees of freedom."""
+_TERMS = 100
+"""Of a continued fraction, which needs about the square root of the degrees of freedom."""
 _BLOCKS = 8
 _LAGS = 200
 
 
 class Interval(Struct, frozen=True, kw_only=True):
-    """An estimate with its 95 % interval, all in the unit of what was measured."""
+    """An estimate with its 95 % interval, all in the unit of what was measured.
+
+    Where nothing says how well the estimate is known, the interval is the whole line, which JSON has as null.
+    """
 
     estimate: float
     low: float
@@ -45,6 +50,11 @@ class Interval(Struct, frozen=True, kw_only=True):
     """Degrees of freedom behind the interval."""
     effective_samples: float | None = None
     """Within a run: as many independent steps would know the value as well."""
+
+    @property
+    def known(self) -> bool:
+        """Whether anything says how well the estimate is known."""
+        return math.isfinite(self.low) and math.isfinite(self.high)
 
     def excludes(self, value: float) -> bool:
         """Whether a value lies outside."""
@@ -60,6 +70,29 @@ def student(degrees: float) -> float:
     share = (1 / whole - 1 / max(degrees, 1.0)) / (1 / whole - 1 / (whole + 1))
     upper = _STUDENT[whole] if whole < len(_STUDENT) else student(len(_STUDENT))
     return _STUDENT[whole - 1] + share * (upper - _STUDENT[whole - 1])
+
+
+def student_tail(t: float, degrees: float) -> float:
+    """The chance that Student's t lies farther from 0 than `t`, on either side."""
+    if math.isinf(degrees):
+        return math.erfc(abs(t) / math.sqrt(2))
+    return _incomplete_beta(degrees / 2, 0.5, degrees / (degrees + t * t))
+
+
+def _incomplete_beta(a: float, b: float, x: float) -> float:
+    """The regularised incomplete beta function: its continued fraction (Abramowitz and Stegun 26.5.8), from the far end on."""
+    if not 0 < x < 1:
+        return min(max(x, 0.0), 1.0)
+    if x > (a + 1) / (a + b + 2):
+        return 1 - _incomplete_beta(b, a, 1 - x)
+    fraction = 1.0
+    for m in range(_TERMS, 0, -1):
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        fraction = 1 + even / (1 + odd / fraction)
+    fraction = 1 - (a + b) * x / (a + 1) / fraction
+    scale = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
+    return math.exp(scale) / a / fraction
 
 
 def median_interval(values: Sequence[float]) -> Interval | None:
@@ -117,8 +150,8 @@ def rate_interval(samples: Sequence[float], seconds: Sequence[float]) -> Interva
 def over_runs(runs: Sequence[Interval | float]) -> Interval:
     """One value for repeated runs: their geometric mean, with Student's t between MIN_RUNS runs or more.
 
-    With fewer, the interval is what the runs say of themselves (none: of no width), and is labelled so. Values are positive, and
-    there is at least one.
+    With fewer, the interval is what the runs say of themselves, and is labelled so; it is not known where one of them says nothing.
+    Values are positive, and there is at least one.
     """
     values = [r.estimate if isinstance(r, Interval) else r for r in runs]
     count = len(values)
@@ -129,10 +162,12 @@ def over_runs(runs: Sequence[Interval | float]) -> Interval:
         half = student(count - 1) * error
         low, high = math.exp(mean - half), math.exp(mean + half)
         return Interval(estimate=math.exp(mean), low=low, high=high, basis="between runs", runs=count, degrees=count - 1)
-    within = [r for r in runs if isinstance(r, Interval)]
+    within = [r for r in runs if isinstance(r, Interval) and r.known]
+    if len(within) < count:
+        return _unknown(math.exp(mean), "within this run", count)
     below = math.sqrt(math.fsum(_log_errors(r)[0] ** 2 for r in within)) / count
     above = math.sqrt(math.fsum(_log_errors(r)[1] ** 2 for r in within)) / count
-    degrees = min((r.degrees for r in within), default=math.inf)
+    degrees = min(r.degrees for r in within)
     t = student(degrees)
     return Interval(
         estimate=math.exp(mean),
@@ -148,8 +183,12 @@ def ratio(base: Interval, other: Interval) -> Interval:
     """other / base of two positive values that were measured apart.
 
     The errors of the logarithms add up in squares, each side by itself (MOVER: Zou and Donner 2008), with the degrees of freedom
-    of Welch. For one value per run that is Welch's test.
+    of Welch. For one value per run that is Welch's test. Not known where that of a side is not.
     """
+    basis: Basis = "between runs" if base.basis == other.basis == "between runs" else "within this run"
+    runs = min(base.runs, other.runs)
+    if not (base.known and other.known):
+        return _unknown(other.estimate / base.estimate, basis, runs)
     base_low, base_high = _log_errors(base)
     other_low, other_high = _log_errors(other)
     below, above = math.hypot(other_low, base_high), math.hypot(other_high, base_low)
@@ -161,14 +200,18 @@ def ratio(base: Interval, other: Interval) -> Interval:
         estimate=estimate,
         low=estimate * math.exp(-t * below),
         high=estimate * math.exp(t * above),
-        basis="between runs" if base.basis == other.basis == "between runs" else "within this run",
-        runs=min(base.runs, other.runs),
+        basis=basis,
+        runs=runs,
         degrees=degrees,
     )
 
 
+def _unknown(estimate: float, basis: Basis, runs: int) -> Interval:
+    return Interval(estimate=estimate, low=-math.inf, high=math.inf, basis=basis, runs=runs)
+
+
 def relative_error(interval: Interval) -> float:
-    """Standard error of an estimate as a share of it, the greater of its two sides."""
+    """Standard error of an estimate as a share of it, the greater of its two sides; infinite where it is not known."""
     return max(_log_errors(interval))
 
 

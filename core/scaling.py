@@ -50,7 +50,8 @@ class Speedup(Struct, frozen=True, kw_only=True):
     speedup: Interval
     efficiency: float
     karp_flatt: tuple[float, float, float] | None
-    """(low, estimate, high); None for the smallest point, and where that one has more than one rank."""
+    """(low, estimate, high), infinite where the speedup has no interval; None for the smallest point, and where that one has
+    more than one rank."""
 
 
 class Band(Struct, frozen=True, kw_only=True):
@@ -126,8 +127,10 @@ def _speedup(base: Point, point: Point) -> Speedup:
         found = Interval(estimate=1.0, low=1.0, high=1.0, basis=found.basis, runs=found.runs)
     serial = None
     if base.ranks == 1 and point.ranks > 1:
-        low, middle, high = (karp_flatt(s, point.ranks) for s in (found.high, found.estimate, found.low))
-        serial = (low, middle, high)
+        middle = karp_flatt(found.estimate, point.ranks)
+        serial = -math.inf, middle, math.inf
+        if found.known:
+            serial = karp_flatt(found.high, point.ranks), middle, karp_flatt(found.low, point.ranks)
     return Speedup(
         ranks=point.ranks,
         throughput=point.throughput,
@@ -142,6 +145,9 @@ def fit(law: Law, points: Sequence[Point], seed: int = 0) -> Fit:
     sizes = [p.ranks for p in points]
     if len(set(sizes)) < _MIN_SIZES[law]:
         return Fit(law=law, refused=f"takes {_MIN_SIZES[law]} numbers of ranks, there are {len(set(sizes))}")
+    if unknown := [str(p.ranks) for p in points if not p.throughput.known]:
+        lacking = f"too few steady steps at {', '.join(unknown)} ranks, and fewer than three runs"
+        return Fit(law=law, refused=f"the points have no intervals: {lacking}")
     errors, degrees = _errors(points)
     if not any(errors):
         return Fit(law=law, refused="the points have no errors: repeat each size three times, or train for longer")

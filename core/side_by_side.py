@@ -209,13 +209,15 @@ def difference_words(a: Side, b: Side) -> str:
 
 
 def _speeds(a: Side, b: Side) -> tuple[float, bool] | None:
-    """B's steady speed over A's, less 1, and whether it is more than how steps vary; by steps where samples were not seen."""
+    """B's steady speed over A's, less 1, and whether it is more than how steps vary; by steps where samples were not seen.
+
+    None where a side has too few steps to tell how they vary.
+    """
     if a.speed is not None and b.speed is not None:
         ours, theirs = b.speed.samples_per_s, a.speed.samples_per_s
-        sure = True
-        if isinstance(ours, Interval) and isinstance(theirs, Interval):
-            sure = ratio(theirs, ours).excludes(1.0)
-        return b.speed.estimate / a.speed.estimate - 1, sure
+        if not isinstance(ours, Interval) or not isinstance(theirs, Interval):
+            return None
+        return b.speed.estimate / a.speed.estimate - 1, ratio(theirs, ours).excludes(1.0)
     before, after = a.values.get("step p50"), b.values.get("step p50")
     return (before / after - 1, True) if before and after else None
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
-from distmon.core.comparison import Effect, RunValues, Verdict, compare_runs
+from distmon.core.comparison import OF_STEPS, Effect, RunValues, Verdict, compare_runs
 from distmon.core.epoch_comparison import EpochRun
 from distmon.core.intervals import MIN_RUNS
 from distmon.replay.report import model
@@ -36,6 +36,8 @@ class Measure(Struct, kw_only=True):
     other: float | None
     ratio: float | None
     ratio_ci95: tuple[float, float] | None
+    no_interval: str
+    """Why there is none; empty where there is."""
     verdict: Verdict | None
 
 
@@ -102,27 +104,38 @@ def _ranks(one: Compared) -> int | None:
 
 def _size(ranks: int | None, base: list[Compared], other: list[Compared]) -> Size:
     effects = compare_runs([one.values for one in base], [one.values for one in other])
+    measures = [_measure(effect) for effect in effects]
     return Size(
         ranks=ranks,
         base_runs=len(base),
         other_runs=len(other),
         basis=effects[0].ratio.basis if effects else None,
-        verdict=effects[0].verdict if effects else None,
-        measures=[_measure(effect) for effect in effects],
+        verdict=measures[0].verdict if measures else None,
+        measures=measures,
     )
 
 
 def _measure(effect: Effect) -> Measure:
-    known = effect.ratio.low < effect.ratio.high
+    why = _no_interval(effect)
     return Measure(
         name=_label(effect.name),
         unit=effect.unit,
         base=effect.base.estimate,
         other=effect.other.estimate,
         ratio=effect.ratio.estimate,
-        ratio_ci95=(effect.ratio.low, effect.ratio.high) if known else None,
-        verdict=effect.verdict if known else None,
+        ratio_ci95=None if why else (effect.ratio.low, effect.ratio.high),
+        no_interval=why,
+        verdict=None if why else effect.verdict,
     )
+
+
+def _no_interval(effect: Effect) -> str:
+    """Why nothing says how well a ratio is known."""
+    sides = [name for name, side in (("base", effect.base), ("other", effect.other)) if not side.known]
+    if sides:
+        steps = "too few steady steps for one, and " if effect.name in OF_STEPS else ""
+        return f"{' and '.join(sides)} {'have' if len(sides) > 1 else 'has'} {steps}fewer than {MIN_RUNS} runs"
+    return "" if effect.ratio.low < effect.ratio.high else "the values of each side are all the same"
 
 
 def _side(runs: Sequence[Compared]) -> Side:
@@ -149,6 +162,10 @@ def _notes(base: Sequence[Compared], other: Sequence[Compared], sizes: list[Size
         notes.append("the commands differ")
     if sizes[0].ranks is None:
         notes.append("the numbers of ranks differ: a ratio of throughputs is then a speedup, not a change")
+    notes.append(
+        "the rows are judged together: of comparisons of equals at most one in twenty calls any of them different, most of which "
+        "is left to the first; another may show no difference though its interval leaves out 1"
+    )
     if len(sizes) > 1:
         notes.append("each number of ranks is judged by itself: of twenty comparisons of equals about one differs by chance")
     dropped = [one for one in [*base, *other] if sizes[0].ranks is not None and _ranks(one) not in {s.ranks for s in sizes}]
@@ -175,8 +192,11 @@ def sections(comparison: Comparison) -> list[Section]:
 def said(size: Size) -> str:
     """The answer in a sentence."""
     first = size.measures[0] if size.measures else None
-    if first is None or first.ratio is None or first.ratio_ci95 is None:
-        return "nothing that both sides measured has an interval: no difference can be told from chance"
+    if first is None or first.ratio is None:
+        return "nothing was measured on both sides"
+    if first.ratio_ci95 is None:
+        change = f"{first.name} of other is {_change(first.ratio)}"
+        return f"no difference can be told from chance: {change}, no interval: {first.no_interval}"
     low, high = first.ratio_ci95
     change = f"{first.name} of other is {_change(first.ratio)} (95 %: {_percent(low)} to {_percent(high)})"
     if size.verdict == "no difference shown":

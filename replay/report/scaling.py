@@ -45,6 +45,9 @@ def _notes(rows: list[Reconciled], basis: str) -> list[str]:
     notes = []
     if basis != "between runs":
         notes.append("fewer than three runs of some size: the intervals hold for these runs, another may differ by more")
+    unknown = [str(row.ranks) for row in rows if not row.throughput_samples_per_s.known]
+    if unknown:
+        notes.append(f"no interval with {', '.join(unknown)} ranks: too few steady steps, and fewer than three runs")
     fastest = max(rows, key=lambda row: row.throughput_samples_per_s.estimate)
     if fastest.ranks < rows[-1].ranks:
         notes.append(f"throughput is highest with {count(fastest.ranks, 'rank')} and falls beyond: more ranks make it slower")
@@ -109,7 +112,7 @@ def _speedups(found: ScalingReport) -> Table:
 
 
 def _times(interval: Interval) -> str:
-    if interval.low == interval.high:
+    if not interval.known or interval.low == interval.high:
         return f"{interval.estimate:.3f}"
     return f"{interval.estimate:.3f} ({interval.low:.3f} to {interval.high:.3f})"
 

@@ -46,7 +46,8 @@ def scaling_charts(found: ScalingReport) -> list[Chart]:
 
 
 def _point(row: Reconciled, value: Interval, name: str) -> _Row:
-    return {"n": row.ranks, "v": value.estimate, "lo": value.low, "hi": value.high, "s": name}
+    low, high = (value.low, value.high) if value.known else (None, None)
+    return {"n": row.ranks, "v": value.estimate, "lo": low, "hi": high, "s": name}
 
 
 def _ideal(rows: list[Reconciled], values: list[float]) -> list[_Row]:

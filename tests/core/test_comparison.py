@@ -12,9 +12,10 @@ from collections import Counter
 
 import pytest
 
-from distmon.core.comparison import RunValues, compare_runs, run_values
+from distmon.core import steps
+from distmon.core.comparison import UNITS, RunValues, compare_runs, run_values
 from distmon.core.fold import apply
-from distmon.core.intervals import median_interval, rate_interval
+from distmon.core.intervals import Interval, median_interval, rate_interval
 from distmon.core.state import SessionState
 from distmon.core.synthetic import Script, session
 
@@ -48,6 +49,11 @@ def slower() -> list[RunValues]:
     return [run(seed, 0.02) for seed in range(RUNS)]
 
 
+def plain(source: random.Random) -> RunValues:
+    """A run with one value of each measure, which scatter by 1 % and each for itself."""
+    return {name: math.exp(source.gauss(0, 0.01)) for name in UNITS}
+
+
 def verdicts(base: list[RunValues], other: list[RunValues], runs: int) -> Counter[str]:
     """Of the headline measure, for draws of so many runs of each; no run is on both sides."""
     source, found = random.Random(7), Counter[str]()
@@ -62,6 +68,40 @@ def test_equals_are_called_different_in_at_most_5_percent(equal: list[RunValues]
     found = verdicts(equal, equal, 5)
     assert 0.02 < (found["higher"] + found["lower"]) / PAIRS <= 0.05
     assert not found["not told"]
+
+
+def test_equals_have_any_row_called_different_in_at_most_5_percent() -> None:
+    source, rows, any_row, pairs = random.Random(3), 0, 0, 600
+    for _ in range(pairs):
+        found = compare_runs([plain(source) for _ in range(5)], [plain(source) for _ in range(5)])
+        different = [effect.verdict in ("higher", "lower") for effect in found]
+        rows, any_row = len(different), any_row + any(different)
+    assert rows == len(UNITS)
+    assert 0.02 * pairs < any_row <= 0.05 * pairs
+
+
+def test_a_difference_outside_the_headline_is_found_too() -> None:
+    """The same speed at 10 % less energy; and a speed that differs leaves the others all of the limit."""
+    a = [{"throughput mean": 100 + i, "energy": 50 + i / 10, "duration": 9.0 + i / 10} for i in (-1, 0, 1)]
+    b = [{"throughput mean": 100.2 + i, "energy": 45 + i / 10, "duration": 9.0 + i / 9} for i in (-1, 0, 1)]
+    assert [e.verdict for e in compare_runs(a, b)] == ["no difference shown", "no difference shown", "lower"]
+
+
+def test_a_side_without_an_interval_is_not_told() -> None:
+    found = compare_runs([run(1)], [{"throughput median": 300.0, "throughput mean": 200.0}])
+    assert [(e.ratio.known, e.verdict) for e in found] == [(False, "not told")] * 2
+
+
+def test_merged_steps_have_a_mean_with_an_interval_and_no_median(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "MAX_SERIES", 128)
+    state = SessionState()
+    for event in session(Script(ranks=2, nodes=1, seconds=30)):
+        apply(state, event)
+    found = run_values(state)
+    assert "throughput median" not in found and "steady step, median" not in found
+    mean = found["throughput mean"]
+    # The first entry is four steps, the compilation among them: all four are set aside.
+    assert isinstance(mean, Interval) and mean.estimate == pytest.approx(2 * 32 / 0.1, rel=0.01)
 
 
 def test_a_true_2_percent_is_found_in_80_percent(equal: list[RunValues], slower: list[RunValues]) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distmon.core.intervals import Interval, median_interval, over_runs, rate_interval, ratio, student
+from distmon.core.intervals import Interval, median_interval, over_runs, rate_interval, ratio, student, student_tail
 from distmon.core.scaling import Point, fit, karp_flatt, nearest_kind, scaling
 
 MEAN_S, MEDIAN_S = 0.1 * math.exp(0.05**2 / 2) * 1.06, 0.1 * math.exp(0.05 * 0.0388)
@@ -47,6 +47,20 @@ def test_runs_are_the_top_level() -> None:
     assert three.low < 10 < 12 < three.high
 
 
+def test_a_side_without_an_interval_leaves_the_ratio_without_one() -> None:
+    """The speed of 20 or 45 steps is not known exactly because it has no interval."""
+    source = random.Random(4)
+    base = over_runs([rate_interval([32.0] * 400, noisy(400, 0.5, source)) or 0.0])
+    short = over_runs([320.0])
+    mixed = over_runs([base, 320.0])
+    assert base.known and not short.known and not mixed.known
+    assert mixed.runs == 2 and mixed.estimate == pytest.approx(math.sqrt(320 * base.estimate))
+    for found in (ratio(base, short), ratio(short, base), ratio(base, mixed), ratio(over_runs([1.0, 2.0, 3.0]), short)):
+        assert not found.known and not found.excludes(1e9)
+    assert ratio(base, short).estimate == pytest.approx(320 / base.estimate)
+    assert over_runs([base, base]).known and over_runs([1.0, 2.0, 3.0]).known
+
+
 def test_equal_runs_are_seldom_called_different() -> None:
     source, different = random.Random(2), 0
     for _ in range(400):
@@ -58,6 +72,14 @@ def test_equal_runs_are_seldom_called_different() -> None:
 def test_student_is_that_of_the_tables() -> None:
     for degrees, point in ((1, 12.706), (2, 4.303), (9, 2.262), (10, 2.228), (30, 2.042), (math.inf, 1.960)):
         assert student(degrees) == pytest.approx(point, abs=0.003)
+
+
+@pytest.mark.parametrize("degrees", [1, 2, 5, 9, 30, 300, 1e5, math.inf])
+def test_the_tail_of_student_is_that_of_its_points(degrees: float) -> None:
+    assert student_tail(student(degrees), degrees) == pytest.approx(0.05, rel=2e-3)
+    assert student_tail(0.0, degrees) == 1.0
+    for t, chance in ((1.0, 0.5), (12.7062, 0.05), (63.6567, 0.01)):
+        assert student_tail(-t, 1) == pytest.approx(chance, rel=1e-4)
 
 
 @given(st.floats(1.0, 60.0), st.floats(1.0, 60.0))
@@ -87,7 +109,12 @@ def test_a_law_is_found_again() -> None:
 
 def test_what_the_points_cannot_carry_is_refused() -> None:
     assert "takes 5 numbers of ranks" in fit("usl", points(0.05, 0.0, 0.01, (1, 2, 4))).refused
-    assert "no errors" in fit("amdahl", points(0.05, 0.0, 0.0, (1, 2, 4), runs=1)).refused
+    lone = [*points(0.05, 0.0, 0.01, (1, 2)), Point(ranks=4, throughput=over_runs([350.0]))]
+    assert "too few steady steps at 4 ranks" in fit("amdahl", lone).refused
+    serial = scaling(lone).speedups[2].karp_flatt
+    assert serial is not None and (serial[0], serial[2]) == (-math.inf, math.inf) and 0 < serial[1] < 0.2
+    exact = [Point(ranks=n, throughput=over_runs([float(n)] * 3)) for n in (1, 2, 4)]
+    assert "no errors" in fit("amdahl", exact).refused
     amdahl = next(f for f in scaling(points(0.01, 0.01, 0.005, (1, 2, 4, 8, 16))).fits if f.law == "amdahl")
     assert amdahl.refused
 

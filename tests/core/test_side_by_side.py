@@ -78,6 +78,9 @@ def test_the_percentage_is_that_of_the_speeds_and_the_parts_add_up() -> None:
 def test_before_there_is_anything_to_compare_it_says_so() -> None:
     assert "too few steps" in difference_words(side(SessionState()), side(state_of(BASE)))
     assert rows_of(side(SessionState()), side(SessionState())) == []
+    # Under 50 steps nothing says how well a speed is known.
+    short = side(state_of(replace(BASE, seconds=5, step_s=0.2, seed=2)))
+    assert short.speed is not None and "too few steps" in difference_words(side(state_of(BASE)), short)
 
 
 def test_loss_is_the_last_that_the_lowest_rank_logged() -> None:
