@@ -19,6 +19,10 @@ class WorldSize(Struct, kw_only=True):
 
 
 class Throughput(Struct, kw_only=True):
+    generation: int | None
+    """The last that trained."""
+    steps: int | None
+    """Of it, after warm-up."""
     mean_samples_per_s: float | None
     median_samples_per_s: float | None
     p5_samples_per_s: float | None

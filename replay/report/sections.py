@@ -167,13 +167,11 @@ def _throughput(session: model.Session) -> list[tuple[str, str]]:
         interval = found.ci95_samples_per_s
         sure = f", 95 % interval {number(interval[0], 5)} to {number(interval[1], 5)}" if interval else ""
         facts.append(("mean", f"{number(found.mean_samples_per_s, 5)} samples/s{sure}"))
-        facts.append(
-            (
-                "median",
-                f"{number(found.median_samples_per_s, 5)} samples/s, p5 {number(found.p5_samples_per_s, 5)}, "
-                f"p95 {number(found.p95_samples_per_s, 5)}",
-            )
-        )
+        facts.append(("median", _quantiles(session)))
+        if session.elastic.generations > 1 and found.steps is not None:
+            ranks = DASH if session.world_size.last is None else count(session.world_size.last, "rank")
+            last = f"generation {found.generation}, the last that trained"
+            facts.append(("of", f"{count(found.steps, 'step')} with {ranks} ({last})"))
     facts.append(("session mean", f"{unit(found.session_mean_samples_per_s, 'samples/s', 5)}, warm-up and pauses included"))
     facts.append(
         ("last 30 s", f"{unit(found.last_30s_samples_per_s, 'samples/s', 5)}, {unit(found.last_30s_steps_per_s, 'steps/s')}")
@@ -186,6 +184,14 @@ def _throughput(session: model.Session) -> list[tuple[str, str]]:
         slower = "; the run slows down later" if warm.shape == "slowdown" else ""
         facts.append(("warm-up", f"{count(warm.steps, 'step')}, {seconds(warm.duration_s)}{beyond}{stalls}{slower}"))
     return facts
+
+
+def _quantiles(session: model.Session) -> str:
+    found = session.throughput
+    if found.median_samples_per_s is None:
+        return f"{DASH} ({session.reasons.get('throughput.median_samples_per_s', 'not measured')})"
+    p5, p95 = number(found.p5_samples_per_s, 5), number(found.p95_samples_per_s, 5)
+    return f"{number(found.median_samples_per_s, 5)} samples/s, p5 {p5}, p95 {p95}"
 
 
 def _step_table(session: model.Session) -> Table | None:

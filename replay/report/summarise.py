@@ -38,7 +38,7 @@ def summarise(
     are told.
     """
     job = state.job
-    sizes = [g.world_size for _, g in sorted(state.generations.items()) if g.world_size is not None]
+    sizes = _sizes(state)
     split = measures.step_split(measures.current_generation(state))
     throughput, overalls = _throughput(state), rank_overalls(state)
     return model.Session(
@@ -77,6 +77,12 @@ def summarise(
     )
 
 
+def _sizes(state: SessionState) -> list[int]:
+    """Ranks of each generation that trained, in order; of each that was begun where none did."""
+    known = [(g.world_size, bool(g.ranks)) for _, g in sorted(state.generations.items()) if g.world_size is not None]
+    return [size for size, trained in known if trained] or [size for size, _ in known]
+
+
 def _summary(state: SessionState, sizes: list[int]) -> model.Summary:
     found = summary(state)
     return model.Summary(
@@ -112,6 +118,8 @@ def _throughput(state: SessionState) -> model.Throughput:
     generation = measures.current_generation(state)
     found = measures.throughput(generation)
     return model.Throughput(
+        generation=generation.number if generation else None,
+        steps=found.steps,
         mean_samples_per_s=found.mean,
         median_samples_per_s=found.median,
         p5_samples_per_s=found.p5,
@@ -308,6 +316,8 @@ def _reasons(state: SessionState, throughput: model.Throughput, overalls: list[R
         reasons["throughput"] = measures.throughput(generation).reason or "the steady steps took no time"
     elif throughput.ci95_samples_per_s is None:
         reasons["throughput.ci95_samples_per_s"] = "too few steady steps for an interval: it takes 50"
+    if generation is not None and throughput.mean_samples_per_s is not None and (why := measures.why_no_quantiles(generation)):
+        reasons |= {f"throughput.{name}_samples_per_s": why for name in ("median", "p5", "p95")}
     if generation is None:
         reasons["step_split_s"] = reasons["warmup"] = "no rank reported a step"
     elif measures.warmup(generation).steps is None:

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distmon.core import events as ev
+from distmon.core import steps
 from distmon.core.comparison import run_values
 from distmon.core.epoch_comparison import epoch_run
 from distmon.core.fold import apply
@@ -290,6 +291,37 @@ def test_a_comparison_gives_ratios_and_says_how_far_it_goes() -> None:
     same = compare([fast], [fast])
     assert same.intervals_overlap is True and same.sizes[0].verdict == "no difference shown"
     assert "no difference shown: throughput median of other is 0.0 % higher" in to_text(sections_of_comparison(same))
+
+
+def test_a_run_of_too_few_steps_has_no_interval_and_is_named() -> None:
+    found = compare([compared()], [compared(step_s=2.0)])
+    first = found.measures[0]
+    assert (first.name, first.ratio_ci95, first.verdict) == ("throughput median", None, None) and found.sizes[0].verdict is None
+    assert first.no_interval == "other has too few steady steps for one, and fewer than 3 runs"
+    text = to_text(sections_of_comparison(found))
+    assert "no difference can be told from chance: throughput median of other is 9" in text and "no interval: other has" in text
+    assert any("the rows are judged together" in note for note in found.notes)
+
+
+def test_a_generation_that_never_trained_gives_no_size() -> None:
+    """An elastic job ends as the last round of 1 rank comes up: speed and ranks are those of the 4 that trained."""
+    events = list(session(Script(ranks=4, seconds=60)))
+    at = events[-1].at
+    last = ev.RanksAssigned(at=at, generation=1, world_size=1, places=[])
+    found = summarise(folded([*events[:-1], last, events[-1]]))
+    assert (found.world_size.min, found.world_size.max, found.world_size.last, found.summary.ranks) == (4, 4, 4, 4)
+    assert found.throughput.generation == 0 and found.throughput.steps and found.throughput.steps <= found.steps
+    assert f"{found.throughput.steps} steps with 4 ranks (generation 0, the last that trained)" in to_text(sections(found))
+    assert summarise(folded([last])).world_size.last == 1
+
+
+def test_merged_steps_have_no_quantiles_and_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "MAX_SERIES", 128)
+    found = summarise(folded(list(session(Script(seconds=30)))))
+    assert found.throughput.mean_samples_per_s and found.throughput.median_samples_per_s is None
+    keys = {f"throughput.{name}_samples_per_s" for name in ("median", "p5", "p95")}
+    assert keys <= set(found.reasons)
+    assert "neighbours are kept as one" in to_text(sections(found))
 
 
 def test_repeated_runs_show_a_difference_size_by_size() -> None:
