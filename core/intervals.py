@@ -150,8 +150,8 @@ def rate_interval(samples: Sequence[float], seconds: Sequence[float]) -> Interva
 def over_runs(runs: Sequence[Interval | float]) -> Interval:
     """One value for repeated runs: their geometric mean, with Student's t between MIN_RUNS runs or more.
 
-    With fewer, the interval is what the runs say of themselves, and is labelled so; it is not known where one of them says nothing.
-    Values are positive, and there is at least one.
+    With fewer, the interval is what the runs say of themselves, and is labelled so; it is not known where one of them says
+    nothing. Values are positive, and there is at least one.
     """
     values = [r.estimate if isinstance(r, Interval) else r for r in runs]
     count = len(values)

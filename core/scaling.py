@@ -98,22 +98,35 @@ def scaling(points: Sequence[Point], kind: Kind | None = None, seed: int = 0) ->
     return Scaling(
         kind=kind,
         speedups=[_speedup(ordered[0], point) for point in ordered],
-        fits=_consistent([fit(law, ordered, seed) for law in _MIN_SIZES]),
+        fits=_consistent([fit(law, ordered, seed) for law in _MIN_SIZES], kind),
         basis="between runs" if apart and ordered else "within this run",
     )
 
 
-def _consistent(fits: list[Fit]) -> list[Fit]:
-    """Amdahl's law is refused where the points show that overhead grows with the ranks, which it has no term for.
+def _consistent(fits: list[Fit], kind: Kind | None) -> list[Fit]:
+    """The fits, with those refused that have no term for an overhead that grows, unless the points show that none does."""
+    usl = next(f for f in fits if f.law == "usl")
+    return [f if f.refused or f is usl or not (why := _not_carried(f, usl, kind)) else Fit(law=f.law, refused=why) for f in fits]
 
-    Where they leave that open, its band is true only if overhead does not grow; that of the USL is true in both cases.
+
+def _not_carried(found: Fit, usl: Fit, kind: Kind | None) -> str:
+    """Why points that Amdahl's or Gustafson's law fits do not carry it; empty where they do.
+
+    Both hold only if overhead does not grow with the ranks, which is taken as shown where the USL, which holds in both cases, is
+    fitted and foresees the same. Amdahl's law is the USL with κ at 0: there each has to lie in the other's band.
     """
-    simple, usl = (next(f for f in fits if f.law == law) for law in ("amdahl", "usl"))
-    ahead, most = simple.next_throughput, usl.next_throughput
-    if ahead is None or most is None or (usl.parameters["coherence"].low <= 0 and ahead.estimate <= most.high):
-        return fits
-    refused = "overhead grows with the ranks (κ of the USL is above 0), which this law has no term for"
-    return [Fit(law=f.law, refused=refused) if f.law == "amdahl" else f for f in fits]
+    if found.law == "gustafson" and kind != "weak":
+        unsaid = ", which these runs are not known to be" * (kind is None)
+        return f"this law is of weak scaling, where the work grows with the ranks{unsaid}"
+    ahead, wider = found.next_throughput, usl.next_throughput
+    if ahead is None or wider is None:
+        return f"the points leave open whether overhead grows with the ranks, which this law has no term for (USL: {usl.refused})"
+    if usl.parameters["coherence"].low > 0:
+        return "overhead grows with the ranks (κ of the USL is above 0), which this law has no term for"
+    apart = found.law == "amdahl" and not ahead.low <= wider.estimate <= ahead.high
+    if apart or not wider.low <= ahead.estimate <= wider.high:
+        return f"for {found.next_ranks} ranks the USL, which holds also where overhead grows, foresees another throughput"
+    return ""
 
 
 def karp_flatt(speedup: float, ranks: int) -> float:

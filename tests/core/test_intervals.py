@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distmon.core.intervals import Interval, median_interval, over_runs, rate_interval, ratio, student, student_tail
-from distmon.core.scaling import Point, fit, karp_flatt, nearest_kind, scaling
+from distmon.core.scaling import Fit, Kind, Point, fit, karp_flatt, nearest_kind, scaling
 
 MEAN_S, MEDIAN_S = 0.1 * math.exp(0.05**2 / 2) * 1.06, 0.1 * math.exp(0.05 * 0.0388)
 
@@ -88,8 +88,8 @@ def test_student_falls_with_degrees(a: float, b: float) -> None:
     assert student(low) >= student(high) - 1e-3
 
 
-def points(sigma: float, kappa: float, noise: float, sizes: tuple[int, ...], runs: int = 3) -> list[Point]:
-    source = random.Random(3)
+def points(sigma: float, kappa: float, noise: float, sizes: tuple[int, ...], runs: int = 3, seed: int = 3) -> list[Point]:
+    source = random.Random(seed)
     found = []
     for n in sizes:
         rate = 100 * n / (1 + sigma * (n - 1) + kappa * n * (n - 1))
@@ -107,6 +107,10 @@ def test_a_law_is_found_again() -> None:
     assert found.next_throughput.low <= 3200 / (1 + 0.05 * 31 + 0.002 * 32 * 31) <= found.next_throughput.high
 
 
+def laws(found: list[Point], kind: Kind | None) -> dict[str, Fit]:
+    return {law.law: law for law in scaling(found, kind).fits}
+
+
 def test_what_the_points_cannot_carry_is_refused() -> None:
     assert "takes 5 numbers of ranks" in fit("usl", points(0.05, 0.0, 0.01, (1, 2, 4))).refused
     lone = [*points(0.05, 0.0, 0.01, (1, 2)), Point(ranks=4, throughput=over_runs([350.0]))]
@@ -115,8 +119,33 @@ def test_what_the_points_cannot_carry_is_refused() -> None:
     assert serial is not None and (serial[0], serial[2]) == (-math.inf, math.inf) and 0 < serial[1] < 0.2
     exact = [Point(ranks=n, throughput=over_runs([float(n)] * 3)) for n in (1, 2, 4)]
     assert "no errors" in fit("amdahl", exact).refused
-    amdahl = next(f for f in scaling(points(0.01, 0.01, 0.005, (1, 2, 4, 8, 16))).fits if f.law == "amdahl")
-    assert amdahl.refused
+    growing = laws(points(0.01, 0.01, 0.005, (1, 2, 4, 8, 16)), "weak")
+    assert growing["amdahl"].refused and growing["gustafson"].refused
+    assert "κ of the USL is above 0" in laws(points(0.05, 0.001, 0.01, (1, 2, 4, 8, 16)), "weak")["amdahl"].refused
+
+
+def test_laws_without_a_term_for_growing_overhead_need_points_that_show_none() -> None:
+    """Three sizes fit both laws, and leave open what either has no term for."""
+    three = laws(points(0.05, 0.0, 0.003, (1, 2, 4)), "weak")
+    assert all("leave open whether overhead grows" in three[law].refused for law in ("amdahl", "gustafson"))
+    five = laws(points(0.05, 0.0, 0.02, (1, 2, 4, 8, 16), seed=0), "strong")
+    assert not five["usl"].refused
+    ahead = five["amdahl"].next_throughput
+    assert ahead is not None and ahead.low <= 3200 / (1 + 0.05 * 31) <= ahead.high
+    grows = laws(points(0.01, 0.0005, 0.01, (1, 2, 4, 8, 16)), "strong")
+    assert "foresees another throughput" in grows["amdahl"].refused or "κ of the USL is above 0" in grows["amdahl"].refused
+
+
+def test_gustafsons_law_is_of_weak_scaling() -> None:
+    source = random.Random(6)
+    weak = [
+        Point(ranks=n, throughput=over_runs([100 * (n - 0.06 * (n - 1)) * math.exp(source.gauss(0, 0.01)) for _ in range(3)]))
+        for n in (1, 2, 4, 8, 16)
+    ]
+    found = laws(weak, "weak")["gustafson"].next_throughput
+    assert found is not None and found.low <= 100 * (32 - 0.06 * 31) <= found.high
+    assert laws(weak, "strong")["gustafson"].refused.endswith("the work grows with the ranks")
+    assert laws(weak, None)["gustafson"].refused.endswith("not known to be")
 
 
 def test_speedups_and_the_serial_share() -> None:

@@ -26,7 +26,8 @@ from distmon.tui.widgets.text_panel import TextPanel
 
 LISTED = 50
 """Recordings in the list, the newest first."""
-LAW_SIZES = 3
+LAW_SIZES = 5
+"""With fewer numbers of ranks none is given."""
 
 
 class ScalingPage(Page):

@@ -91,7 +91,7 @@ def law_lines(found: Scaling | None, palette: Palette, width: int, height: int) 
     """Each law: its parameters and what it foresees, or why it is refused."""
     style = palette.style
     if found is None:
-        return [Line([("the laws of scaling need runs with three numbers of ranks or more", style("muted"))])]
+        return [Line([("the laws of scaling need runs with five numbers of ranks or more", style("muted"))])]
     lines = []
     for law in found.fits:
         lines.append(Line([(LAWS[law.law], style("accent", bold=True))]))
