@@ -14,7 +14,7 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
-from distmon.core.quantiles import median
+from distmon.core.quantiles import median, quantile
 
 MIN_STEPS = 10
 METHOD = "leading outliers, then PELT changepoints of log step time"
@@ -33,7 +33,12 @@ _DRIFT_LEVELS = 4
 _MAX_CORRELATION = 0.8
 _SLACK = 0.1
 """The correlation that levels alone would feign is cut off at this much above what differences of steps allow."""
+_FEW = 80
+"""Of fewer steps the levels may pass for correlated noise, as their pieces hold one change or two."""
+_WIDEST = 1 / math.sqrt(1 - _MAX_CORRELATION)
+"""How many times as far as neighbours the steps of a correlated series may lie apart: those that lie farther have levels."""
 _MAD_TO_SIGMA = 1.4826
+_TENTHS_TO_SIGMA = 1 / 2.5631
 
 Shape = Literal["flat", "warmup", "slowdown", "no_steady_state", "too_few_steps"]
 
@@ -120,8 +125,23 @@ def _last_level(logs: list[float]) -> tuple[Shape, int]:
     """What the levels of a series make of it, and the step from which the last one holds (0 for a drift, which has none)."""
     if len(logs) < 2 * MIN_STEPS:
         return "flat", 0
-    starts, points, weights = _bins(logs)
     own, factor = _noise(logs)
+    found = _levels(logs, own, factor)
+    apart = own * 2 / (factor + 1)  # half the variance of the difference of neighbours: own (1 - rho)
+    if found[0] == "flat" and len(logs) < _FEW and _spread(logs, own) > _WIDEST * math.sqrt(apart):
+        return _levels(logs, apart, 1.0)
+    return found
+
+
+def _spread(logs: list[float], own: float) -> float:
+    """Standard deviation of the steps without their stalls, by the distance from the first to the last tenth."""
+    ordered = sorted(_hampel(logs, [4 * math.sqrt(own)] * len(logs)))
+    return _TENTHS_TO_SIGMA * ((quantile(ordered, 0.9) or 0.0) - (quantile(ordered, 0.1) or 0.0))
+
+
+def _levels(logs: list[float], own: float, factor: float) -> tuple[Shape, int]:
+    """`_last_level` for steps of such a variance, and such a factor by which that of sums is more than of independent steps."""
+    starts, points, weights = _bins(logs)
     variance = own * factor
     calm = _hampel(points, [4 * math.sqrt(own / weight) for weight in weights])
     edges = [*_pelt(calm, weights, 3 * math.log(len(points)) * variance), len(points)]
