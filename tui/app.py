@@ -221,7 +221,10 @@ class DistmonApp(App[int]):
         if self.job is not None and self.job.running and self.rights.read_only:
             self.cockpit.say("read-only: leaving would end the job; from a shell: distmon stop")
         elif self.job is not None and self.job.running:
-            self.cockpit.ask("The job that was started here is still running.\nStop it and leave?", self._stop_and_leave)
+            question = "The job that was started here is still running.\nStop it and leave?"
+            answers = {"y": ("yes (^C)", self._stop_and_leave), "n": ("no", None)}
+            # Who presses Ctrl-C again wants it ended, not kept.
+            self.cockpit.choose(question, answers, {"ctrl+c": "y", "q": "n"})
         else:
             self.exit(0)
 

@@ -79,6 +79,18 @@ async def test_the_menu_of_signals_fits_into_a_small_screen(
             assert word in shown
         await pilot.press("k")
         assert "without a word" in app.cockpit.question
+        assert not any("^C" in row for row in text_grid(app))
+
+
+@pytest.mark.parametrize("name", KEYS)
+async def test_ctrl_c_does_nothing_to_the_job_but_close_the_question(
+    open_app: OpenApp, settle: Settle, fake_job: type[FakeJob], name: str
+) -> None:
+    job = fake_job(hosts={"n1": 1, "n0": 1})
+    async with open_app(RUNNING, job=job) as (app, pilot, _):
+        await settle(pilot)
+        await pilot.press(KEYS[name], *PROMPTED.get(name, ()), "ctrl+c")
+        assert not app.cockpit.question and not job.acted and app.is_running
 
 
 @pytest.mark.parametrize("name", KEYS)

@@ -98,8 +98,9 @@ async def test_delete_asks_and_takes_index_and_marks_along(
         await settle(pilot)
         await pilot.press("down", "X")
         assert "Delete 2026-01-03-slow" in app.cockpit.question
-        await pilot.press("n")
-        assert two[1].exists()
+        for no in ("n", "ctrl+c"):
+            await pilot.press("X", no)
+            assert not app.cockpit.question and two[1].exists()
         await pilot.press("X", "y")
         assert not any(part.exists() for part in (two[1], index_path(two[1]), marks_path(two[1])))
         assert two[0].exists() and index_path(two[0]).exists()

@@ -216,12 +216,11 @@ class Cockpit(Screen[None]):
 
     def ask(self, question: str, if_yes: Callable[[], None]) -> None:
         """Put a yes/no question over the screen."""
-        # Who presses Ctrl-C again wants it ended, not kept.
-        self.choose(question, {"y": ("yes (^C)", if_yes), "n": ("no", None)}, {"ctrl+c": "y", "q": "n"})
+        self.choose(question, {"y": ("yes", if_yes), "n": ("no", None)}, {"q": "n"})
 
     def choose(self, question: str, answers: Answers, also: Mapping[str, str] | None = None) -> None:
-        """Put a question with an answer per key over the screen; Escape closes it. `also`: other keys for the same."""
-        self.question, self._answers, self._also = question, answers, dict(also or {})
+        """Put a question with an answer per key over the screen; Escape and Ctrl-C close it. `also`: other keys for the same."""
+        self.question, self._answers, self._also = question, answers, {"ctrl+c": "escape", **(also or {})}
         self._take_keys()
         self.rearrange()
 
