@@ -93,6 +93,10 @@ class Player:
         return False
 
     @property
+    def present(self) -> None:
+        """A recording is of what was."""
+
+    @property
     def news(self) -> str:
         """None is told: what is read is shown."""
         return ""

@@ -6,15 +6,15 @@ import os
 import shlex
 import subprocess
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Literal
 
 from distmon.core.finding import CALM, Key
-from distmon.core.state import LogEntry
+from distmon.core.state import LogEntry, SessionState
+from distmon.core.verdicts import Verdict
 from distmon.tui.format import clean
-from distmon.tui.view.facts import Facts
 from distmon.tui.view.verdict_page import by_key
 
 KINDS = ("errors", "warnings", "verdicts")
@@ -66,31 +66,34 @@ class Alerts:
         self._seen: dict[Key, float] = {}
         self._told: set[Key] = set()
 
-    def update(self, facts: Facts) -> list[Alert]:
-        """What is new, the gravest first; at most MOST_AT_ONCE. Another state (after a seek) is taken as known."""
-        if self._session != id(facts.state):
-            self._session = id(facts.state)
-            self._last = facts.state.log[-1] if facts.state.log else None
-            self._told = set(by_key(facts))
-            return []
-        found = [*self._from_log(facts), *self._from_verdicts(facts)]
-        return sorted(found, key=lambda alert: alert.severity != "error")[:MOST_AT_ONCE]
+    def update(self, state: SessionState, found: Sequence[Verdict]) -> list[Alert]:
+        """What is new, the gravest first; at most MOST_AT_ONCE. `found` are the state's findings.
 
-    def _from_log(self, facts: Facts) -> list[Alert]:
-        log, last = facts.state.log, self._last
+        Another state (after a seek) is taken as known.
+        """
+        present = by_key(found)
+        if self._session != id(state):
+            self._session = id(state)
+            self._last = state.log[-1] if state.log else None
+            self._told = set(present)
+            return []
+        new = [*self._from_log(state), *self._from_verdicts(state.now, present)]
+        return sorted(new, key=lambda alert: alert.severity != "error")[:MOST_AT_ONCE]
+
+    def _from_log(self, state: SessionState) -> list[Alert]:
+        log, last = state.log, self._last
         new = list(takewhile(lambda entry: entry is not last, reversed(log)))
         self._last = log[-1] if log else None
         wanted = {"error": "errors" in self._on, "warning": "warnings" in self._on, "info": False}
         return [
             Alert(entry.at, clean(entry.text), "error" if entry.severity == "error" else "warning", "events")
             for entry in reversed(new)
-            if wanted[entry.severity] and facts.state.now - entry.at <= FRESH_S
+            if wanted[entry.severity] and state.now - entry.at <= FRESH_S
         ]
 
-    def _from_verdicts(self, facts: Facts) -> list[Alert]:
+    def _from_verdicts(self, now: float, present: Mapping[Key, Verdict]) -> list[Alert]:
         if "verdicts" not in self._on:
             return []
-        now, present = facts.state.now, by_key(facts)
         for key in present:
             self._since.setdefault(key, now)
             self._seen[key] = now

@@ -20,9 +20,10 @@ from textual.strip import Strip
 from distmon.core.errors import DistmonError
 from distmon.core.fold import apply
 from distmon.core.state import SessionState
-from distmon.tui.alerts import Alert, Alerts, run_command
+from distmon.core.verdicts import Verdict, verdicts
+from distmon.tui.alerts import FRESH_S, Alert, Alerts, run_command
 from distmon.tui.bindings import bindings_for, commands_for
-from distmon.tui.budget import Budget
+from distmon.tui.budget import LONGEST_PAUSE_S, SHARE, Budget
 from distmon.tui.glyphs import AsciiFilter, ascii_only
 from distmon.tui.ports import Job, Player, Source
 from distmon.tui.rights import rights_of
@@ -87,6 +88,8 @@ class DistmonApp(App[int]):
         self._alert_settings: AlertSettings | None = None
         self._alerts: Alerts | None = None
         self._last_alert: Alert | None = None
+        self._unseen_due = 0.0
+        """While another moment is shown, what happens now is not looked at before."""
         self._spacing_s = SLOW_FRAME_S if environment.get("DISTMON_SLOW_LINK", "") not in ("", "0") else 0.0
         self._more_due = False
         self.wanted: Path | None = None
@@ -171,6 +174,10 @@ class DistmonApp(App[int]):
             self.wanted = path
             self.exit(0)
             return
+        self._draw_if_due()
+        self._look_at_unseen()
+
+    def _draw_if_due(self) -> None:
         now = time.monotonic()
         if self._measuring or now < self._rests_until or (self._behind and now - self._drawn_at < LATEST_S):
             return
@@ -191,8 +198,8 @@ class DistmonApp(App[int]):
             measured, spent = _timed_facts(self.state, self.cockpit.facts, fresh)
             self._budget.spent(fresh, spent)
         self._show(measured)
-        for alert in self._alerts.update(self.cockpit.facts) if self._alerts is not None else ():
-            self._call(alert)
+        if self._unseen is None:
+            self._tell_new(self.state, measured.verdicts)
 
     def _show(self, measured: Facts) -> None:
         """Draw, and say how long the next frame of data waits for it."""
@@ -207,6 +214,30 @@ class DistmonApp(App[int]):
         self._measuring = False
         self._budget.spent(fresh, spent)
         self._draw((), measured)
+
+    @property
+    def _unseen(self) -> SessionState | None:
+        """What happens now, while the screens show another moment of a session that goes on."""
+        present = self.player.present if self.player is not None else None
+        return None if present is self.state else present
+
+    def _look_at_unseen(self) -> None:
+        """What happens now calls also while nobody sees it."""
+        unseen = self._unseen
+        if unseen is not None and not self._measuring and time.monotonic() >= self._unseen_due:
+            self._measuring = True
+            self.run_worker(self._measure_unseen(unseen), name="unseen")
+
+    async def _measure_unseen(self, unseen: SessionState) -> None:
+        """In a thread, as in `_measure`."""
+        found, spent = await asyncio.to_thread(_timed_verdicts, unseen)
+        self._measuring = False
+        self._unseen_due = time.monotonic() + min(spent / SHARE, LONGEST_PAUSE_S)
+        self._tell_new(unseen, found)
+
+    def _tell_new(self, state: SessionState, found: Sequence[Verdict]) -> None:
+        for alert in self._alerts.update(state, found) if self._alerts is not None else ():
+            self._call(alert)
 
     # --- leaving --------------------------------------------------------------------------------------------------
 
@@ -320,10 +351,14 @@ class DistmonApp(App[int]):
         self.cockpit.visit(self._last_alert.at)
 
     def _call(self, alert: Alert) -> None:
-        """Toast, bell, desktop and command, as the settings ask for them."""
+        """A toast; and for what happens now bell, desktop and command, as the settings ask for them.
+
+        A recording tells of what was, but for the last moments of one that another process still writes.
+        """
         self._last_alert, settings = alert, self._alert_settings
         self.notify(alert.text, title="a shows it", severity=alert.severity, markup=False)
-        if settings is None or self.rights.served:
+        recorded = self.player is not None and self.player.present is None
+        if settings is None or self.rights.served or (recorded and abs(time.time() - alert.at) > FRESH_S):
             return
         if settings.bell:
             self.bell()
@@ -376,6 +411,12 @@ def _timed_facts(state: SessionState, before: Facts, fresh: tuple[str, ...]) -> 
     """The facts, and the CPU time of this thread that they took."""
     begun = time.thread_time()
     return facts(state, before, fresh), time.thread_time() - begun
+
+
+def _timed_verdicts(state: SessionState) -> tuple[list[Verdict], float]:
+    """The findings, and the CPU time of this thread that they took."""
+    begun = time.thread_time()
+    return verdicts(state), time.thread_time() - begun
 
 
 def few_colours(environment: Mapping[str, str]) -> bool:

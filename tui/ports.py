@@ -38,6 +38,11 @@ class Player(Protocol):
         ...
 
     @property
+    def present(self) -> SessionState | None:
+        """The state of what happens now, also while another moment is shown; None for a recording."""
+        ...
+
+    @property
     def news(self) -> str:
         """What has happened since the view left what happens now, in words; empty where nothing did."""
         ...

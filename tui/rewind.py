@@ -99,6 +99,10 @@ class Rewind:
         return self._replay.pace
 
     @property
+    def present(self) -> SessionState:
+        return self._state
+
+    @property
     def news(self) -> str:
         """In words what came since the view left what happens now: the job's end, or the errors, or the warnings."""
         if self._live:

@@ -78,6 +78,7 @@ class FakePlayer:
     behind_s: float | None = None
     busy: bool = False
     news: str = ""
+    present: SessionState | None = None
     asked: list[str] = field(default_factory=list)
     named: dict[float, Moment] = field(default_factory=dict)
     _sought: SessionState | None = None

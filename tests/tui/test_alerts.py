@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from distmon.core.fold import apply
 from distmon.core.state import SessionState
 from distmon.core.synthetic import Script, session
 from distmon.core.verdicts import Verdict
+from distmon.launcher.settings import AlertSettings
 from distmon.tui.alerts import FORGOTTEN_S, HOLDS_S, Alert, Alerts, run_command
 from distmon.tui.view.facts import Facts, facts
 
@@ -37,48 +37,48 @@ def before(folded: Fold) -> Facts:
     return facts(folded(EVENTS))
 
 
-def at(before: Facts, seconds: float, *found: Verdict) -> Facts:
+def at(before: Facts, seconds: float, *found: Verdict) -> tuple[SessionState, list[Verdict]]:
     apply(before.state, ev.Ticked(at=EVENTS[-1].at + seconds))
-    return replace(before, verdicts=list(found))
+    return before.state, list(found)
 
 
 def test_an_error_is_told_once_and_what_was_there_before_never(before: Facts) -> None:
     alerts = Alerts()
-    assert alerts.update(before) == []
+    assert alerts.update(before.state, before.verdicts) == []
     died = ev.WorkerExited(at=before.state.now, host="h", local_rank=0, rank=1, exit_code=137, signal="SIGKILL")
     apply(before.state, died)
-    assert [(a.text, a.severity, a.screen) for a in alerts.update(before)] == [("rank 1 died: SIGKILL", "error", "events")]
-    assert alerts.update(before) == []
+    assert [(a.text, a.severity, a.screen) for a in alerts.update(before.state, before.verdicts)] == [("rank 1 died: SIGKILL", "error", "events")]
+    assert alerts.update(before.state, before.verdicts) == []
 
 
 def test_only_what_is_wanted_is_told(before: Facts) -> None:
     alerts = Alerts(["verdicts"])
-    alerts.update(before)
+    alerts.update(before.state, before.verdicts)
     apply(before.state, ev.NoticeGiven(at=before.state.now, severity="error", text="bad"))
-    assert alerts.update(before) == []
+    assert alerts.update(before.state, before.verdicts) == []
 
 
 def test_old_news_of_a_late_node_is_no_alert(before: Facts) -> None:
     alerts = Alerts()
-    alerts.update(before)
+    alerts.update(before.state, before.verdicts)
     apply(before.state, ev.NoticeGiven(at=before.state.now - 60, severity="error", text="long ago"))
-    assert alerts.update(before) == []
+    assert alerts.update(before.state, before.verdicts) == []
 
 
 def test_a_finding_is_told_when_it_holds_and_again_only_after_it_was_gone_for_long(before: Facts) -> None:
     alerts, told = Alerts(["verdicts"]), []
-    alerts.update(at(before, 0))
+    alerts.update(*at(before, 0))
     for second in range(1, 200):
         present = second < 20 or 30 <= second < 50 or second >= 50 + FORGOTTEN_S + 1
-        told += [second for _ in alerts.update(at(before, second, *([FINDING] if present else [])))]
+        told += [second for _ in alerts.update(*at(before, second, *([FINDING] if present else [])))]
     assert told == [1 + HOLDS_S, 50 + FORGOTTEN_S + 1 + HOLDS_S]
 
 
 def test_another_state_after_a_seek_is_no_news(before: Facts, folded: Fold) -> None:
     alerts = Alerts()
-    alerts.update(before)
+    alerts.update(before.state, before.verdicts)
     other = facts(folded([*EVENTS, ev.NoticeGiven(at=EVENTS[-1].at, severity="error", text="bad")]))
-    assert alerts.update(other) == []
+    assert alerts.update(other.state, other.verdicts) == []
 
 
 def test_the_command_gets_the_words_and_no_shell(tmp_path: Path) -> None:
@@ -110,6 +110,64 @@ async def test_a_toast_says_it_and_a_goes_to_its_moment(
         await pilot.press("a")
         assert app.cockpit.page.screen_name == "events"
         assert player.asked == [f"seek {moment - EVENTS[0].at:g}"]
+
+
+def told_of(at: float) -> list[AnyEvent]:
+    return [ev.NoticeGiven(at=at, severity="error", text="the disk is full"), ev.Ticked(at=at)]
+
+
+@pytest.fixture
+def commanded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the user's command was run for."""
+    told: list[str] = []
+    monkeypatch.setattr("distmon.tui.app.run_command", lambda command, text: told.append(text) or "")
+    return told
+
+
+@pytest.mark.parametrize(("just_now", "calls"), [(False, 0), (True, 1)])
+async def test_a_recording_calls_for_nothing_that_is_long_past(
+    open_app: OpenApp,
+    fake_player: type[FakePlayer],
+    monkeypatch: pytest.MonkeyPatch,
+    commanded: list[str],
+    just_now: bool,
+    calls: int,
+) -> None:
+    """But for the last moments of one that is still being written."""
+    moment, rung = EVENTS[-1].at + 1, []
+    async with open_app(EVENTS, player=fake_player(EVENTS)) as (app, _, source):
+        app._alert_settings = AlertSettings(bell=True, command="call-me")
+        monkeypatch.setattr(app, "bell", lambda: rung.append("bell"))
+        app.frame()
+        source.waiting += told_of(moment)
+        monkeypatch.setattr("distmon.tui.app.time.time", lambda: moment + (2 if just_now else 3600))
+        app.frame()
+        assert app._last_alert == Alert(moment, "the disk is full", "error", "events")
+        assert len(commanded) == len(rung) == calls
+
+
+async def test_what_happens_now_calls_also_while_the_screens_show_another_moment(
+    open_app: OpenApp, folded: Fold, fake_player: type[FakePlayer], commanded: list[str]
+) -> None:
+    present = folded(EVENTS)
+    player = fake_player(EVENTS, live=True, present=present)
+    async with open_app(state=present, player=player) as (app, pilot, _):
+        app._alert_settings = AlertSettings(command="call-me")
+        app.frame()
+        player.live, player._sought = False, folded(EVENTS[:200])
+        app.frame()
+        assert app.state is not present
+        await app.workers.wait_for_complete()
+        for event in told_of(EVENTS[-1].at + 1):
+            apply(present, event)
+        app._unseen_due = 0.0
+        app.frame()
+        await app.workers.wait_for_complete()
+        assert commanded == ["the disk is full"]
+        player.live, player._sought = True, present
+        app.frame()
+        await pilot.pause()
+        assert app.state is present and commanded == ["the disk is full"]
 
 
 async def test_without_an_alert_a_says_so(open_app: OpenApp) -> None:

@@ -34,7 +34,7 @@ class Verdicts(Page):
         return [(2, [("verdicts", 1)]), (3, [("finding", 3), ("split", 2)])]
 
     def draw_parts(self, facts: Facts, shown: set[str]) -> None:
-        found = verdict_page.by_key(facts)
+        found = verdict_page.by_key(facts.verdicts)
         self.table.show(list(found), partial(verdict_page.cells, found))
         selected = self.table.model.selected
         key = selected if selected in found else next(iter(found), None)
@@ -47,7 +47,7 @@ class Verdicts(Page):
     def on_rows_panel_opened(self, event: RowsPanel.Opened) -> None:
         """To the rank or the node that it names."""
         key: Key | None = event.panel.model.selected
-        verdict = verdict_page.by_key(self.frame.facts).get(key) if key is not None else None
+        verdict = verdict_page.by_key(self.frame.facts.verdicts).get(key) if key is not None else None
         if verdict is None:
             return
         node = next((n.node for n in self.frame.facts.state.nodes.values() if verdict.host and n.host == verdict.host), None)

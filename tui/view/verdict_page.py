@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from distmon.core.finding import CALM, Key, key_of
 from distmon.core.verdicts import Verdict
@@ -25,9 +25,9 @@ COLUMNS = (
 )
 
 
-def by_key(facts: Facts) -> dict[Key, Verdict]:
-    """The gravest first."""
-    return {key_of(verdict): verdict for verdict in facts.verdicts}
+def by_key(found: Iterable[Verdict]) -> dict[Key, Verdict]:
+    """The gravest first, as they were found."""
+    return {key_of(verdict): verdict for verdict in found}
 
 
 def who(verdict: Verdict) -> str:
@@ -63,7 +63,7 @@ def cells(verdicts: dict[Key, Verdict], key: Key) -> Sequence[Cell]:
 
 def lines(facts: Facts, key: Key | None, palette: Palette, width: int, height: int) -> list[Line]:
     """One verdict in full."""
-    verdict = by_key(facts).get(key) if key is not None else None
+    verdict = by_key(facts.verdicts).get(key) if key is not None else None
     style = palette.style
     if verdict is None:
         return [Line([(facts.steady.reason or "nothing holds the job back as far as is seen", style("muted"))])]
