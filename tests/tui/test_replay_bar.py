@@ -10,6 +10,7 @@ import pytest
 
 from distmon.core.errors import DistmonError
 from distmon.core.events import AnyEvent, Ticked
+from distmon.core.moments import Moment
 from distmon.core.synthetic import Script, session
 
 if TYPE_CHECKING:
@@ -87,6 +88,23 @@ async def test_the_track_is_a_map_of_the_step_times(
         assert "no event after this" in text_grid(app)[-1]
         await pilot.press("N")
         assert app.cockpit.bar._player.position_s == 15.0
+
+
+async def test_n_passes_by_checkpoints_that_are_too_many_for_ticks(
+    open_app: OpenApp, fake_player: type[FakePlayer], text_grid: Grid
+) -> None:
+    player = fake_player(EVENTS)
+    for second in range(60):
+        player.named[second] = Moment(player.started_at + second, "checkpoint", "info", f"checkpoint {second}")
+    async with open_app(EVENTS, size=(100, 30), player=player) as (app, pilot, _):
+        assert "◇" not in text_grid(app)[-2]
+        await pilot.press("n", "n", "N")
+        assert player.asked == ["seek 15", "seek 45", "seek 15"]
+        for second in range(2, 60):
+            del player.named[second]
+        app.cockpit.redraw()
+        await pilot.press("N")
+        assert player.asked[-1] == "seek 1" and "checkpoint 1" in text_grid(app)[-1]
 
 
 async def test_a_moment_is_named_in_the_prompt_and_becomes_a_tick(

@@ -57,16 +57,26 @@ def _pace_cell(point: PacePoint, usual: float) -> Cell:
 
 def tick_cells(moments: Sequence[Moment], start: float, total: float, length: int) -> dict[int, Cell]:
     """The ticks by their cell."""
+    found = _gravest(with_ticks(moments, start, total, length), start, total, length)
+    return {x: (TICKS[moment.kind], _role(moment)) for x, moment in found.items()}
+
+
+def with_ticks(moments: Sequence[Moment], start: float, total: float, length: int) -> Sequence[Moment]:
+    """The moments that a row of `length` cells tells of: without checkpoints where these are CROWDED."""
+    found = _gravest(moments, start, total, length)
+    if sum(moment.kind == "checkpoint" for moment in found.values()) * CROWDED <= length:
+        return moments
+    return [moment for moment in moments if moment.kind != "checkpoint"]
+
+
+def _gravest(moments: Sequence[Moment], start: float, total: float, length: int) -> dict[int, Moment]:
+    """Of the moments in each cell the one that is drawn."""
     found: dict[int, Moment] = {}
     for moment in moments:
         x = cell_of(moment.at - start, total, length)
         if x not in found or _ORDER[moment.kind] < _ORDER[found[x].kind]:
             found[x] = moment
-    checkpoints = [x for x, moment in found.items() if moment.kind == "checkpoint"]
-    if len(checkpoints) * CROWDED > length:
-        for x in checkpoints:
-            del found[x]
-    return {x: (TICKS[moment.kind], _role(moment)) for x, moment in found.items()}
+    return found
 
 
 def _role(moment: Moment) -> str:

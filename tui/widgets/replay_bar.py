@@ -11,7 +11,7 @@ from textual.strip import Strip
 
 from distmon.tui.format import clean, duration, milliseconds
 from distmon.tui.ports import Player
-from distmon.tui.view.minimap import EMPTY, cell_of, pace_at, pace_cells, tick_cells
+from distmon.tui.view.minimap import EMPTY, cell_of, pace_at, pace_cells, tick_cells, with_ticks
 from distmon.tui.widgets.canvas import Canvas
 from distmon.tui.widgets.line import Line
 
@@ -117,7 +117,7 @@ class ReplayBar(Canvas):
     def action_next_event(self, count: int) -> None:
         """To the next (1) or the last (-1) moment that has a tick."""
         here, start = self._player.position_s, self._player.started_at
-        moments = self._player.moments
+        moments = with_ticks(self._player.moments, start, self._player.duration_s, self._track[1])
         if count > 0:
             moment = next((found for found in moments if found.at - start > here), None)
         else:
