@@ -6,6 +6,7 @@ from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from textual.app import App, ComposeResult
 
 from distmon.core import events as ev
@@ -14,6 +15,7 @@ from distmon.replay.player import Player
 from distmon.replay.recorder import Recorder
 from distmon.replay.session_file import open_session
 from distmon.tui.view.logs import Feed, Kept, event_line, output_line
+from distmon.tui.widgets.cursor_log import CursorLog
 from distmon.tui.widgets.log_view import LogView
 
 if TYPE_CHECKING:
@@ -91,15 +93,50 @@ async def test_a_scroll_up_stops_following_and_holds_the_place_until_the_end_is_
         assert top() == "0 │ line 26"
 
 
-async def test_lines_that_fall_off_the_far_end_do_not_break_a_paused_view() -> None:
+class CursorApp(App[None]):
+    def compose(self) -> ComposeResult:
+        yield CursorLog("output", 6, empty="empty", id="log")
+
+
+@pytest.mark.parametrize("kind", [LogApp, CursorApp])
+async def test_what_is_read_stays_however_many_lines_come(kind: type[LogApp] | type[CursorApp]) -> None:
+    app, log, lines = kind(), deque([line(i) for i in range(30)], maxlen=30), feed(30)
+    async with app.run_test(size=(40, 12)):
+        view = app.query_one(LogView)
+        view.show(lines.update(log))
+        view.draw_body(36, 10)
+        for _ in range(12):
+            view.navigate("up")
+
+        def top() -> str:
+            return view.draw_body(36, 10)[0].text.strip()
+
+        held = top()
+        for count in (*range(30, 200, 7), 5_000):
+            log.extend(line(i) for i in range(lines._next, count))
+            view.show(lines.update(log, view.reads_from))
+            assert top() == held and not view.following and len(lines._shown) <= 60 and len(lines._read) <= 30
+        assert f"{lines.update(log).newest - view._bottom:,} below" in str(view.caption().pieces)
+        view.navigate("last")
+        view.show(lines.update(log, view.reads_from))
+        assert view.following and view.draw_body(36, 10)[-1].text.strip() == "0 │ line 4999"
+
+
+async def test_a_reader_goes_down_from_what_was_dropped_through_all_that_is_kept() -> None:
     app, log, lines = LogApp(), deque([line(i) for i in range(30)], maxlen=30), feed(30)
     async with app.run_test(size=(40, 12)):
         view = app.query_one(LogView)
         view.show(lines.update(log))
+        view.draw_body(36, 10)
         view.navigate("first")
-        log.extend(line(i) for i in range(30, 90))
-        view.show(lines.update(log))
-        assert view.draw_body(36, 10)[0].text.strip() == "0 │ line 60"
+        log.extend(line(i) for i in range(30, 45))
+        seen = []
+        while not view.following:
+            view.show(lines.update(log, view.reads_from))
+            seen.append(view.draw_body(36, 10)[0].text.strip().removeprefix("0 │ line "))
+            view.scroll_by(5)
+        assert seen == ["0", "5", "10", "15", "20", "25", "30"]
+        assert len(lines.update(log, view.reads_from)) == 30
 
 
 async def test_a_line_that_only_the_recording_still_has_is_found(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import work
 from textual.message import Message
@@ -17,10 +16,9 @@ from distmon.tui.screens.page import Frame, Page
 from distmon.tui.view import chart
 from distmon.tui.view.facts import Facts
 from distmon.tui.view.filters import literal_words
-from distmon.tui.view.logs import FIELDS, Feed, event_line, full_output_line
+from distmon.tui.view.logs import FIELDS, Feed, Lines, event_line, full_output_line
 from distmon.tui.widgets.chart import Chart
 from distmon.tui.widgets.cursor_log import CursorLog
-from distmon.tui.widgets.log_view import LogLine
 
 if TYPE_CHECKING:
     from distmon.replay.search import OutputSearch
@@ -51,7 +49,7 @@ class LinesPage(Page):
         """Where the lines come from."""
         raise NotImplementedError
 
-    def update_feed(self, facts: Facts) -> tuple[Sequence[LogLine], list[str]]:
+    def update_feed(self, facts: Facts) -> tuple[Lines[Any], list[str]]:
         """The lines that there are now, and notes about them."""
         raise NotImplementedError
 
@@ -100,9 +98,9 @@ class Events(LinesPage):
     def feed(self) -> Feed[LogEntry]:
         return self._feed
 
-    def update_feed(self, facts: Facts) -> tuple[Sequence[LogLine], list[str]]:
+    def update_feed(self, facts: Facts) -> tuple[Lines[Any], list[str]]:
         error = self._feed.set_filter(None, self.choices.filters.get("lines", ""), problems=self.choices.problems)
-        return self._feed.update(facts.state.log), [error] * bool(error)
+        return self._feed.update(facts.state.log, self.lines.reads_from), [error] * bool(error)
 
 
 class Logs(LinesPage):
@@ -128,7 +126,7 @@ class Logs(LinesPage):
     def trail(self) -> list[str]:
         return [f"rank {self.choices.only_rank}"] if self.choices.only_rank is not None else []
 
-    def update_feed(self, facts: Facts) -> tuple[Sequence[LogLine], list[str]]:
+    def update_feed(self, facts: Facts) -> tuple[Lines[Any], list[str]]:
         self._feed.set_collapse(self.collapse)
         rank, text = self.choices.only_rank, self.choices.filters.get("lines", "")
         error = self._feed.set_filter(rank, text, problems=self.choices.problems)
@@ -138,7 +136,7 @@ class Logs(LinesPage):
         older = facts.state.output_lines - len(facts.state.output)
         if older and self.frame.player is not None:
             notes.append(f"( and ) look through {older:,} more")
-        return self._feed.update(facts.state.output), notes
+        return self._feed.update(facts.state.output, self.lines.reads_from), notes
 
     def close_topmost(self) -> bool:
         if self._search is not None:

@@ -123,7 +123,7 @@ class Overview(Page):
     def _draw_events(self, facts: Facts) -> None:
         text = self.choices.filters.get("events", "")
         self._event_feed.set_filter(None, text, problems=self.choices.problems)
-        self.events.show(self._event_feed.update(facts.state.log), f"/{text}" if text else "")
+        self.events.show(self._event_feed.update(facts.state.log, self.events.reads_from), f"/{text}" if text else "")
 
     def _draw_output(self, facts: Facts) -> None:
         text, rank = self.choices.filters.get("output", ""), self.choices.only_rank
@@ -134,7 +134,7 @@ class Overview(Page):
             + [f"/{text}"] * bool(text)
             + [f"{dropped:,} lines lost"] * bool(dropped)
         )
-        self.output.show(self._output_feed.update(facts.state.output), " ".join(notes))
+        self.output.show(self._output_feed.update(facts.state.output, self.output.reads_from), " ".join(notes))
 
     def _draw_details(self, facts: Facts) -> None:
         subject = self.choices.details

@@ -44,8 +44,13 @@ class Feed(Generic[E]):
         self._collapse = collapse
         self._kept: deque[Kept[E]] = deque(maxlen=limit)
         self._same: dict[str, Kept[E]] = {}
+        self._log: deque[E] | None = None
         self._last: E | None = None
         self._next = 0
+        self._series = object()
+        """Stands for the lines of one log that passed one filter."""
+        self._read: list[Kept[E]] = []
+        """All that was kept when a line that a reader has in view was about to be dropped; not added to, and so bounded."""
         self._filter: tuple[int | None, Filter, bool] = (None, Filter(""), False)
 
     def set_filter(self, rank: int | None, text: str, *, problems: bool = False) -> str:
@@ -66,12 +71,38 @@ class Feed(Generic[E]):
 
     def forget(self) -> None:
         """Read the whole log again at the next update."""
-        self._last = None
+        self._last, self._series = None, object()
         self._kept.clear()
         self._same.clear()
+        self._read = []
 
-    def update(self, log: deque[E]) -> Sequence[LogLine]:
-        """Take what was added since the last call; a log that no longer holds the last line seen is read from its start."""
+    def update(self, log: deque[E], reads_from: int | None = None) -> Lines[E]:
+        """Take what was added since the last call; a log that no longer holds the last line seen is read from its start.
+
+        `reads_from` is the number of the first line that a reader has in view, which stays; None where it follows the end.
+        """
+        if log is not self._log:
+            self.forget()
+            self._log = log
+        before = list(self._kept) if reads_from is not None else []
+        self._take(log)
+        kept_from = self._kept[0].number if self._kept else self._next
+        if reads_from is None or reads_from >= kept_from:
+            self._read = []
+        elif not self._read or reads_from > self._read[-1].number:
+            self._read = before
+        return Lines(self._shown, self._write, self._series, self._next - 1)
+
+    @property
+    def _shown(self) -> Sequence[Kept[E]]:
+        """What is kept; with what a reader has in view before it, or only that where lines between them are gone."""
+        if not self._read:
+            return self._kept
+        if not self._kept or self._kept[0].number > self._read[-1].number + 1:
+            return self._read
+        return [*(kept for kept in self._read if kept.number < self._kept[0].number), *self._kept]
+
+    def _take(self, log: deque[E]) -> None:
         last = self._last
         new = list(takewhile(lambda entry: entry is not last, reversed(log)))
         if len(new) == len(log):
@@ -81,13 +112,13 @@ class Feed(Generic[E]):
             if self.passes(entry) and not (self._collapse and self._is_same(entry)):
                 self._keep(entry)
         self._last = log[-1] if log else None
-        return Lines(self._kept, self._write)
 
     def entry(self, number: int) -> E | None:
         """The entry of a line's number, while it is kept."""
-        if not self._kept or not 0 <= (index := number - self._kept[0].number) < len(self._kept):
+        shown = self._shown
+        if not shown or not 0 <= (index := number - shown[0].number) < len(shown):
             return None
-        return self._kept[index].entry
+        return shown[index].entry
 
     def _keep(self, entry: E) -> None:
         kept = Kept(self._next, entry, [entry.rank])
@@ -132,10 +163,11 @@ def _output_fields(rank: int, host: str, at: float, output: str) -> dict[str, fl
 
 
 class Lines(Sequence[LogLine], Generic[E]):
-    """A view of kept entries that writes only those asked for."""
+    """A view of kept entries that writes only those asked for. `newest` is the number of the last line that there is."""
 
-    def __init__(self, kept: deque[Kept[E]], write: Callable[[Kept[E]], LogLine]) -> None:
+    def __init__(self, kept: Sequence[Kept[E]], write: Callable[[Kept[E]], LogLine], series: object, newest: int) -> None:
         self._kept, self._write = kept, write
+        self.series, self.newest = series, newest
 
     def __len__(self) -> int:
         return len(self._kept)

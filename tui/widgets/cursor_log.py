@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from textual import events
 from textual.message import Message
@@ -11,6 +11,9 @@ from textual.strip import Strip
 
 from distmon.tui.widgets.line import Line
 from distmon.tui.widgets.log_view import LogLine, LogView
+
+if TYPE_CHECKING:
+    from distmon.tui.view.logs import Lines
 
 
 class CursorLog(LogView):
@@ -32,10 +35,10 @@ class CursorLog(LogView):
 
     cursor: int | None = None
 
-    def show(self, lines: Sequence[LogLine], note: str = "") -> None:
-        """Take the lines that there are now; a cursor whose line is gone is taken away, and the log follows."""
+    def show(self, lines: Lines[Any], note: str = "") -> None:
+        """Take the lines that there are now; a cursor whose line is gone is taken away."""
         if self.cursor is not None and not (lines and lines[0].number <= self.cursor <= lines[-1].number):
-            self.cursor, self.following = None, True
+            self.cursor = None
         super().show(lines, note)
 
     def _draw_line(self, line: LogLine, width: int) -> Strip:

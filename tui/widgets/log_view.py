@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from textual import events
 from textual.strip import Strip
@@ -11,6 +12,9 @@ from textual.strip import Strip
 from distmon.tui.format import fit
 from distmon.tui.widgets.line import Line
 from distmon.tui.widgets.panel import Panel, ScrollMark
+
+if TYPE_CHECKING:
+    from distmon.tui.view.logs import Lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,9 @@ class LogView(Panel):
         self.title, self.number, self.empty = title, number, empty
         self.following = True
         self._lines: Sequence[LogLine] = ()
+        self._series: object = None
+        self._newest = 0
+        """Number of the last line that there is, which may be one that is not among the lines."""
         self._bottom = 0
         """Number of the last line in view, when not following."""
         self._rows = 1
@@ -41,10 +48,19 @@ class LogView(Panel):
         self._written: dict[LogLine, Strip] = {}
         self._written_as: object = None
 
-    def show(self, lines: Sequence[LogLine], note: str = "") -> None:
-        """Take the lines that are there now, oldest first; `note` says what filter they passed or what was dropped."""
-        self._lines, self._note = lines, note
+    def show(self, lines: Lines[Any], note: str = "") -> None:
+        """Take the lines that are there now, oldest first; `note` says what filter they passed or what was dropped.
+
+        Of another log, or through another filter, the end is shown.
+        """
+        self.following = self.following or lines.series is not self._series
+        self._lines, self._series, self._newest, self._note = lines, lines.series, lines.newest, note
         self.redraw()
+
+    @property
+    def reads_from(self) -> int | None:
+        """Number of the first line in view; None while it follows the end."""
+        return None if self.following or not self._lines else self._lines[max(self._end() - self._rows, 0)].number
 
     def records(self) -> list[dict[str, object]]:
         """All lines, as far as they pass the filter."""
@@ -57,7 +73,7 @@ class LogView(Panel):
             line.add(" · ", palette.style("muted"))
         if self.following:
             return line.add("following", palette.style("good"))
-        below = len(self._lines) - self._end()
+        below = self._newest - self._lines[self._end() - 1].number if self._lines else 0
         return line.add(f"paused, {below:,} below", palette.style("warn"))
 
     def scroll_mark(self) -> ScrollMark | None:
