@@ -53,6 +53,16 @@ def fit(text: str, width: int, align: Literal["left", "right", "centre"] = "left
     return text + " " * (width - length)
 
 
+def fit_end(text: str, width: int) -> str:
+    """As `fit`, but what is too long keeps its end: where many names begin alike, the end tells them apart."""
+    surplus = cell_len(text) - width
+    if surplus <= 0 or width <= 0:
+        return fit(text, width)
+    while cell_len(text) > width - 1:
+        text = text[1:]
+    return fit(ELLIPSIS + text, width)
+
+
 def compact(value: float | None) -> str:
     """Three significant digits, at most five characters up to a billion: 0.042, 1.23, 12.3, 123, 1,234, 12.3k, 1.23M."""
     if value is None:

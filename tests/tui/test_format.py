@@ -22,6 +22,14 @@ def test_compact(value: float | None, shown: str) -> None:
     assert fmt.compact(value) == shown
 
 
+@pytest.mark.parametrize(
+    ("name", "shown"), [("gpu-node-0012", "…u-node-0012"), ("gpu-01", "gpu-01      "), ("漢字漢字漢字漢0", "…漢字漢字漢0")]
+)
+def test_what_tells_names_apart_is_their_end(name: str, shown: str) -> None:
+    assert fmt.fit_end(name, 12) == shown and cell_len(shown) == 12
+    assert fmt.fit_end(name, 1) == "…" and fmt.fit_end(name, 0) == ""
+
+
 @given(st.floats(min_value=0, max_value=999e9))
 def test_compact_is_never_wider_than_its_column(value: float) -> None:
     assert len(fmt.compact(value)) <= 5

@@ -14,7 +14,7 @@ from distmon.core.state import LogEntry, OutputLine
 from distmon.replay.player import Player
 from distmon.replay.recorder import Recorder
 from distmon.replay.session_file import open_session
-from distmon.tui.view.logs import Feed, Kept, event_line, output_line
+from distmon.tui.view.logs import Feed, Kept, event_line, full_output_line, output_line
 from distmon.tui.widgets.cursor_log import CursorLog
 from distmon.tui.widgets.log_view import LogView
 
@@ -65,6 +65,11 @@ def test_user_made_text_is_cleaned() -> None:
     shown = output_line(Kept(0, OutputLine(0.0, 1, "h", "stderr", "\x1b[31mred\x1b]0;x\x07 [b]")))
     assert shown.text == "red [b]"
     assert event_line(Kept(0, LogEntry(0.0, "error", "rank 1 died\x1b[2J"))).text == "rank 1 died"
+
+
+def test_a_long_host_keeps_the_end_that_tells_it_from_others() -> None:
+    shown = [full_output_line(Kept(0, OutputLine(0.0, 1, f"gpu-node-{n:04}", "stdout", "x"), [1])) for n in (12, 13, 1)]
+    assert [line.prefix[1][0] for line in shown] == [f"…u-node-{n:04}    1 " for n in (12, 13, 1)]
 
 
 class LogApp(App[None]):

@@ -31,6 +31,7 @@ from distmon.tui.view.facts import facts
 from distmon.tui.view.measures import RANK_MEASURES, UNIT_MEASURES
 from distmon.tui.view.node_table import ranks_by_node
 from distmon.tui.view.timeline import change_lines
+from distmon.tui.widgets.lanes import LaneRow, LanesData
 
 if TYPE_CHECKING:
     from tests.tui.conftest import FakePlayer, Grid, OpenApp
@@ -422,6 +423,14 @@ async def test_the_timeline_has_a_lane_per_slot_and_says_how_a_worker_ended(open
         assert timeline.lanes.model.selected == ("node-001", 1)
         await pilot.press("2", "down")
         assert app.cockpit.cross is not None
+
+
+async def test_the_label_of_a_lane_keeps_its_slot(open_app: OpenApp, text_grid: Grid) -> None:
+    async with open_app(RUNNING, size=(120, 40)) as (app, pilot, _):
+        await pilot.press("f6")
+        page(app, Timeline).lanes.show(LanesData([LaneRow(("a-gpu-node-0012", 3), "a-gpu-node-0012:3", [], "", "muted")]))
+        await pilot.pause()
+        assert any("…pu-node-0012:3" in row for row in text_grid(app))
 
 
 async def test_the_timeline_of_an_elastic_job_accounts_for_what_changes_cost(open_app: OpenApp, text_grid: Grid) -> None:

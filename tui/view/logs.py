@@ -10,7 +10,7 @@ from itertools import islice, takewhile
 from typing import Any, Generic, TypeVar, overload
 
 from distmon.core.state import LogEntry, OutputLine
-from distmon.tui.format import clean, clock
+from distmon.tui.format import clean, clock, fit_end
 from distmon.tui.view.filters import Filter, read_filter
 from distmon.tui.view.words import SEVERITY
 from distmon.tui.widgets.log_view import LogLine
@@ -205,7 +205,7 @@ def output_line(kept: Kept[OutputLine]) -> LogLine:
 def full_output_line(kept: Kept[OutputLine]) -> LogLine:
     """With the time and the host; a line of several ranks says of how many."""
     entry, ranks = kept.entry, len(kept.ranks)
-    who = f"{clean(entry.host)[:12]:>12} {entry.rank:>4} " if ranks == 1 else f"{'×' + format(ranks, ',') + ' ranks':>17} "
+    who = f"{fit_end(clean(entry.host), 12).strip():>12} {entry.rank:>4} " if ranks == 1 else f"{'×' + format(ranks, ',') + ' ranks':>17} "
     role = f"series{entry.rank % 6}" if ranks == 1 else "accent"
     stream = ("! ", "warn") if entry.output == "stderr" else ("│ ", "muted")
     return LogLine(kept.number, ((clock(entry.at) + " ", "muted"), (who, role), stream), clean(entry.text), "text")

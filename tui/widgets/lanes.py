@@ -9,7 +9,7 @@ from textual import events
 from textual.message import Message
 from textual.strip import Strip
 
-from distmon.tui.format import clean, duration, fit
+from distmon.tui.format import clean, duration, fit, fit_end
 from distmon.tui.widgets.chart import TimeAxis
 from distmon.tui.widgets.line import Line
 from distmon.tui.widgets.panel import Panel, ScrollMark
@@ -92,7 +92,7 @@ class Lanes(Panel):
     def _row(self, row: LaneRow, axis: TimeAxis) -> Line:
         style, chosen = self.palette.style, row.key == self.model.selected
         name = style("text" if chosen else "muted", bold=chosen, selected=chosen)
-        line = Line([(fit(clean(row.label), LABEL - 1) + " ", name)])
+        line = Line([(fit_end(clean(row.label), LABEL - 1) + " ", name)])
         cells = [(" ", "track")] * axis.count
         for stretch in row.stretches:
             first, last = axis.column(stretch.started), axis.column(stretch.ended)
