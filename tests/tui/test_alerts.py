@@ -47,7 +47,8 @@ def test_an_error_is_told_once_and_what_was_there_before_never(before: Facts) ->
     assert alerts.update(before.state, before.verdicts) == []
     died = ev.WorkerExited(at=before.state.now, host="h", local_rank=0, rank=1, exit_code=137, signal="SIGKILL")
     apply(before.state, died)
-    assert [(a.text, a.severity, a.screen) for a in alerts.update(before.state, before.verdicts)] == [("rank 1 died: SIGKILL", "error", "events")]
+    told = alerts.update(before.state, before.verdicts)
+    assert [(a.text, a.severity, a.screen) for a in told] == [("rank 1 died: SIGKILL", "error", "events")]
     assert alerts.update(before.state, before.verdicts) == []
 
 

@@ -243,6 +243,19 @@ async def test_slash_filters_the_focused_panel_while_typing_and_escape_drops_it(
         assert len(table.model.keys) == 64
 
 
+@pytest.mark.parametrize(
+    ("text", "left"), [("cpu>1", 2), ("!zzz", 2), ("~nd1", 1), ("node=node-000", 1), ("cpu>101", 0), ("slow", 1)]
+)
+async def test_the_panel_of_nodes_takes_the_whole_language_of_filters(open_app: OpenApp, text: str, left: int) -> None:
+    async with open_app(running(), size=(120, 40)) as (app, pilot, _):
+        await pilot.press("3", "slash")
+        landing(app).set_filter(text)
+        assert len(landing(app).nodes.model.keys) == left
+        landing(app).choices.sorts["nodes"] = ("cpu", True)
+        landing(app).redraw()
+        assert len(landing(app).nodes.model.keys) == left
+
+
 async def test_p_leaves_only_what_needs_a_look(open_app: OpenApp) -> None:
     async with open_app(running(ranks=64, nodes=8), size=(120, 40)) as (app, pilot, _):
         await pilot.press("p")

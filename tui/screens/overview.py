@@ -101,9 +101,7 @@ class Overview(Page):
     def _draw_nodes(self, facts: Facts) -> None:
         column, descending = self.choices.sorts["nodes"]
         text = self.choices.filters.get("nodes", "")
-        keys = nodes.ordered(facts, column, descending, text)
-        if self.choices.problems:
-            keys = [key for key in keys if node_table.is_problem(facts, key)]
+        keys = node_table.ordered(facts, column, descending, text, problems=self.choices.problems)
         caption = matches(text, len(keys), nodes.present(facts))
         if column != "node":
             caption += [("  " * bool(caption) + "by ", "muted"), (column + ("↓" if descending else "↑"), "accent")]

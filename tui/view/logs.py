@@ -205,7 +205,8 @@ def output_line(kept: Kept[OutputLine]) -> LogLine:
 def full_output_line(kept: Kept[OutputLine]) -> LogLine:
     """With the time and the host; a line of several ranks says of how many."""
     entry, ranks = kept.entry, len(kept.ranks)
-    who = f"{fit_end(clean(entry.host), 12).strip():>12} {entry.rank:>4} " if ranks == 1 else f"{'×' + format(ranks, ',') + ' ranks':>17} "
+    host = fit_end(clean(entry.host), 12).strip()
+    who = f"{host:>12} {entry.rank:>4} " if ranks == 1 else f"{'×' + format(ranks, ',') + ' ranks':>17} "
     role = f"series{entry.rank % 6}" if ranks == 1 else "accent"
     stream = ("! ", "warn") if entry.output == "stderr" else ("│ ", "muted")
     return LogLine(kept.number, ((clock(entry.at) + " ", "muted"), (who, role), stream), clean(entry.text), "text")

@@ -37,6 +37,8 @@ COLUMNS = (
     Column("load", "load", 5, importance=10),
     Column("age", "age", 4, importance=11),
 )
+FIELDS = tuple(column.key for column in COLUMNS)
+"""What a filter can ask of a node."""
 SORTS = ("node", "state", "cpu", "gpu", "memory", "gpu_memory", "power", "temperature", "received", "sent", "load", "ranks")
 
 
@@ -104,14 +106,17 @@ def ranks_by_node(facts: Facts) -> dict[str, list[int]]:
 
 def ordered(facts: Facts, column: str, descending: bool, text: str, *, problems: bool = False) -> list[str]:
     """The keys of the nodes that pass the filter, by a column; those without a value come last either way."""
-    ranks, wanted = ranks_by_node(facts), read_filter(text, tuple(c.key for c in COLUMNS))
-    found = {node.node: figures(facts, ranks, node) for node in listed(facts)}
-    rows = {
-        key: values
-        for key, values in found.items()
-        if (not wanted or wanted.passes(values)) and (not problems or is_problem(facts, key))
-    }
-    keys = sorted(rows, key=lambda key: (str(rows[key]["node"]), key))
+    wanted = read_filter(text, FIELDS)
+    nodes = [node for node in listed(facts) if not problems or is_problem(facts, node.node)]
+    nodes.sort(key=lambda node: (name_of(node), node.node), reverse=column == "node" and descending)
+    if column == "node" and not wanted:
+        return [node.node for node in nodes]  # what needs no figures does not pay for them
+    ranks = ranks_by_node(facts)
+    found = {node.node: figures(facts, ranks, node) for node in nodes}
+    rows = {key: values for key, values in found.items() if wanted.passes(values)}
+    keys = list(rows)
+    if column == "node":
+        return keys
     known = [key for key in keys if rows[key][column] is not None]
     known.sort(key=lambda key: rows[key][column], reverse=descending)  # type: ignore[arg-type,return-value]
     return known + [key for key in keys if rows[key][column] is None]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from distmon.core.events import GpuReading, NodeSampled
 from distmon.core.fold import node_power_w
 from distmon.core.measures import node_means, node_status
@@ -32,28 +30,6 @@ _GPU_SHOWN = ("all", "utilization_percent", "memory_used_bytes", "memory_total_b
 """Of what a GPU does not have, the reasons are given for what its line shows."""
 _UTILIZATION_MEANS = "the share of time in which any kernel ran, however small"
 SORTS = ("node", "cpu", "memory", "power", "gpu")
-
-_SORT_VALUES: dict[str, Callable[[NodeSampled], float | None]] = {
-    "cpu": lambda sample: sample.cpu_percent,
-    "memory": memory_percent,
-    "power": node_power_w,
-    "gpu": gpu_utilization_percent,
-}
-
-
-def ordered(facts: Facts, column: str, descending: bool, text: str) -> list[str]:
-    """Nodes that contain the text, by a column; those without a value come last either way."""
-    wanted = text.lower()
-    nodes = [node for node in listed(facts) if wanted in name_of(node).lower()]
-    if column == "node":
-        return [node.node for node in sorted(nodes, key=lambda node: (name_of(node), node.node), reverse=descending)]
-    values = {node.node: _SORT_VALUES[column](node.sample) if node.sample else None for node in nodes}
-    known = sorted(
-        (key for key, value in values.items() if value is not None),
-        key=lambda key: (values[key], key),
-        reverse=descending,
-    )
-    return known + [key for key, value in values.items() if value is None]
 
 
 def name_of(node: NodeState) -> str:
