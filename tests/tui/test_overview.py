@@ -256,6 +256,45 @@ async def test_the_panel_of_nodes_takes_the_whole_language_of_filters(open_app: 
         assert len(landing(app).nodes.model.keys) == left
 
 
+@pytest.mark.parametrize("panel", ["ranks", "nodes", "events", "output"])
+async def test_a_panel_whose_rows_are_all_hidden_says_what_hides_them(
+    open_app: OpenApp, text_grid: Grid, panel: str
+) -> None:
+    async with open_app(running(), size=(160, 50)) as (app, pilot, _):
+        landing(app).choices.focused = panel
+        landing(app).set_filter("zzz")
+        await pilot.pause()
+        assert any("no row passes the filter: /zzz" in row for row in text_grid(app))
+        landing(app).set_filter("/(/")
+        await pilot.pause()
+        assert any("/(/ missing )" in row for row in text_grid(app)), "what is wrong with it is told where all rows pass"
+
+
+async def test_p_is_told_in_the_captions_and_escape_ends_it(open_app: OpenApp, text_grid: Grid) -> None:
+    healthy = list(session(Script(ranks=4, nodes=2, seconds=5)))[:60]
+    async with open_app(healthy, size=(160, 50)) as (app, pilot, _):
+        assert not any("problems only" in row for row in text_grid(app))
+        await pilot.press("p")
+        rows = text_grid(app)[:-1]
+        assert sum("no row passes the filter: problems only" in row for row in rows) >= 2
+        assert any("problems only 0 of 4" in row for row in rows) and any("problems only 0 of 2" in row for row in rows)
+        await pilot.press("escape")
+        assert len(landing(app).ranks.model.keys) == 4 and not any("problems only" in row for row in text_grid(app))
+
+
+async def test_a_selected_row_that_a_filter_hides_has_not_left(open_app: OpenApp) -> None:
+    async with open_app(running(), size=(120, 40)) as (app, pilot, _):
+        await pilot.press("4", "down", "down")
+        landing(app).set_filter("rank=0")
+        assert landing(app).ranks.model.selected == 0 and not app.cockpit.note
+        await pilot.press("f4", "g", "down")
+        app.cockpit.page.set_filter("rank=3")
+        assert not app.cockpit.note
+        await pilot.press("f3", "2", "down")
+        app.cockpit.page.set_filter("zzz")
+        assert not app.cockpit.note
+
+
 async def test_p_leaves_only_what_needs_a_look(open_app: OpenApp) -> None:
     async with open_app(running(ranks=64, nodes=8), size=(120, 40)) as (app, pilot, _):
         await pilot.press("p")

@@ -176,6 +176,18 @@ async def test_filter_and_problems_only_hold_for_heat_map_and_table_alike(open_a
         assert len(ranks.table.model.keys) == 16
 
 
+@pytest.mark.parametrize("key", ["f3", "f4", "f7", "f8"])
+async def test_what_hides_all_rows_of_a_screen_is_told(open_app: OpenApp, text_grid: Grid, key: str) -> None:
+    async with open_app(RUNNING, size=(160, 40)) as (app, pilot, _):
+        await pilot.press(key)
+        app.cockpit.page.set_filter("zzz")
+        await pilot.pause()
+        assert any("no row passes the filter: /zzz" in row for row in text_grid(app))
+        app.cockpit.page.set_filter("/(/")
+        await pilot.pause()
+        assert any("/(/ missing )" in row for row in text_grid(app))
+
+
 async def test_the_time_by_rank_map_is_selected_with_the_mouse(open_app: OpenApp) -> None:
     async with open_app(RUNNING, size=(200, 60)) as (app, pilot, _):
         await pilot.press("f4")

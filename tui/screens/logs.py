@@ -15,7 +15,7 @@ from distmon.tui.screens.arrange import Rows
 from distmon.tui.screens.page import Frame, Page
 from distmon.tui.view import chart
 from distmon.tui.view.facts import Facts
-from distmon.tui.view.filters import literal_words
+from distmon.tui.view.filters import all_hidden, literal_words, told
 from distmon.tui.view.logs import FIELDS, Feed, Lines, event_line, full_output_line
 from distmon.tui.widgets.chart import Chart
 from distmon.tui.widgets.cursor_log import CursorLog
@@ -49,6 +49,10 @@ class LinesPage(Page):
         """Where the lines come from."""
         raise NotImplementedError
 
+    def has_lines(self, facts: Facts) -> bool:
+        """Whether there are any, hidden or not."""
+        raise NotImplementedError
+
     def update_feed(self, facts: Facts) -> tuple[Lines[Any], list[str]]:
         """The lines that there are now, and notes about them."""
         raise NotImplementedError
@@ -58,9 +62,10 @@ class LinesPage(Page):
             self.chart.show(chart.throughput_chart(facts, self.time_view))
         if "lines" in shown:
             lines, notes = self.update_feed(facts)
-            text = self.choices.filters.get("lines", "")
-            notes = [f"/{text}"] * bool(text) + ["problems only"] * self.choices.problems + notes
-            self.lines.show(lines, " ".join(notes))
+            text, rank = self.choices.filters.get("lines", ""), self.choices.only_rank
+            words = told(text, problems=self.choices.problems, rank=rank)
+            self.lines.hidden = all_hidden(words) if self.has_lines(facts) else ""
+            self.lines.show(lines, " ".join([*words, *notes]))
 
     def open_details(self) -> None:
         if self.focused_panel is self.lines:
@@ -98,6 +103,9 @@ class Events(LinesPage):
     def feed(self) -> Feed[LogEntry]:
         return self._feed
 
+    def has_lines(self, facts: Facts) -> bool:
+        return bool(facts.state.log)
+
     def update_feed(self, facts: Facts) -> tuple[Lines[Any], list[str]]:
         error = self._feed.set_filter(None, self.choices.filters.get("lines", ""), problems=self.choices.problems)
         return self._feed.update(facts.state.log, self.lines.reads_from), [error] * bool(error)
@@ -126,12 +134,15 @@ class Logs(LinesPage):
     def trail(self) -> list[str]:
         return [f"rank {self.choices.only_rank}"] if self.choices.only_rank is not None else []
 
+    def has_lines(self, facts: Facts) -> bool:
+        return bool(facts.state.output)
+
     def update_feed(self, facts: Facts) -> tuple[Lines[Any], list[str]]:
         self._feed.set_collapse(self.collapse)
         rank, text = self.choices.only_rank, self.choices.filters.get("lines", "")
         error = self._feed.set_filter(rank, text, problems=self.choices.problems)
         dropped = facts.state.output_dropped
-        notes = [error] * bool(error) + [f"rank {rank}"] * (rank is not None) + [f"{dropped:,} lines lost"] * bool(dropped)
+        notes = [error] * bool(error) + [f"{dropped:,} lines lost"] * bool(dropped)
         notes += ["same lines once"] * self.collapse
         older = facts.state.output_lines - len(facts.state.output)
         if older and self.frame.player is not None:

@@ -12,6 +12,7 @@ from distmon.tui.screens.overview import departure, matches
 from distmon.tui.screens.page import Frame, Page
 from distmon.tui.view import node_table, nodes
 from distmon.tui.view.facts import Facts
+from distmon.tui.view.filters import all_hidden, read_filter, told
 from distmon.tui.view.measures import UNIT_MEASURES
 from distmon.tui.view.node_table import Unit
 from distmon.tui.widgets.heatmap import HeatMap
@@ -43,18 +44,20 @@ class Nodes(Page):
 
     def draw_parts(self, facts: Facts, shown: set[str]) -> None:
         measure = UNIT_MEASURES[self.choices.metric % len(UNIT_MEASURES)]
-        text = self.choices.filters.get("nodes", "")
+        text, problems = self.choices.filters.get("nodes", ""), self.choices.problems
         column, descending = self.choices.sorts["nodes"]
-        keys = node_table.ordered(facts, column, descending, text, problems=self.choices.problems)
+        keys = node_table.ordered(facts, column, descending, text, problems=problems)
+        listed = [node.node for node in nodes.listed(facts)]
+        self.heat.hidden = self.table.hidden = all_hidden(told(text, problems=problems)) if listed else ""
         if "heat" in shown:
             in_order = sorted(keys, key=lambda key: (node_table.name_words(facts, key), key))
             data, describe = node_table.heat(facts, measure, in_order)
             self.heat.show(data, describe, ((measure.title, "accent"), (f" · {len(data.keys):,} cells", "muted")))
         if "nodes" in shown:
             self.table.sort_key, self.table.descending = column, descending
-            caption = matches(text, len(keys), nodes.present(facts))
+            caption = matches(read_filter(text, node_table.FIELDS), len(keys), len(listed), problems=problems)
             self.table.show(keys, partial(node_table.cells, facts, node_table.ranks_by_node(facts)), caption)
-            note = departure(self.table, "node", partial(nodes.name_of_key, facts))
+            note = departure(self.table, "node", partial(nodes.name_of_key, facts), listed)
             if note is not None:
                 self.frame.say(note[1])
 

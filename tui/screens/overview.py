@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from functools import partial
 from typing import Any, ClassVar
 
@@ -12,6 +12,7 @@ from distmon.tui.screens.page import Frame, Page
 from distmon.tui.view import chart, node_table, nodes, ranks, split
 from distmon.tui.view.details import details_lines, details_title
 from distmon.tui.view.facts import Facts
+from distmon.tui.view.filters import Filter, all_hidden, read_filter, told
 from distmon.tui.view.logs import Feed, event_line, output_line
 from distmon.tui.widgets.cards import Cards
 from distmon.tui.widgets.chart import Chart
@@ -91,26 +92,29 @@ class Overview(Page):
 
     def _draw_ranks(self, facts: Facts) -> None:
         column, descending = self.choices.sorts["ranks"]
-        text = self.choices.filters.get("ranks", "")
-        keys = ranks.ordered(facts, column, descending, text, problems=self.choices.problems)
+        text, problems = self.choices.filters.get("ranks", ""), self.choices.problems
+        keys = ranks.ordered(facts, column, descending, text, problems=problems)
         self.ranks.sort_key, self.ranks.descending = column, descending
-        caption = matches(text, len(keys), len(facts.ranks)) or ranks.summary(facts)
-        self.ranks.show(keys, partial(ranks.cells, facts), caption)
-        self._tell_departure(self.ranks, "rank", str)
+        caption = matches(read_filter(text, ranks.FIELDS), len(keys), len(facts.ranks), problems=problems)
+        self.ranks.hidden = all_hidden(told(text, problems=problems)) if facts.ranks else ""
+        self.ranks.show(keys, partial(ranks.cells, facts), caption or ranks.summary(facts))
+        self._tell_departure(self.ranks, "rank", str, facts.ranks)
 
     def _draw_nodes(self, facts: Facts) -> None:
         column, descending = self.choices.sorts["nodes"]
-        text = self.choices.filters.get("nodes", "")
-        keys = node_table.ordered(facts, column, descending, text, problems=self.choices.problems)
-        caption = matches(text, len(keys), nodes.present(facts))
+        text, problems = self.choices.filters.get("nodes", ""), self.choices.problems
+        keys = node_table.ordered(facts, column, descending, text, problems=problems)
+        listed = [node.node for node in nodes.listed(facts)]
+        caption = matches(read_filter(text, node_table.FIELDS), len(keys), len(listed), problems=problems)
+        self.nodes.hidden = all_hidden(told(text, problems=problems)) if listed else ""
         if column != "node":
             caption += [("  " * bool(caption) + "by ", "muted"), (column + ("↓" if descending else "↑"), "accent")]
         self.nodes.show(keys, partial(nodes.card, facts), caption, partial(nodes.card_stamp, facts))
-        self._tell_departure(self.nodes, "node", partial(nodes.name_of_key, facts))
+        self._tell_departure(self.nodes, "node", partial(nodes.name_of_key, facts), listed)
 
-    def _tell_departure(self, panel: RowsPanel[Any], kind: str, name: Callable[[Any], str]) -> None:
+    def _tell_departure(self, panel: RowsPanel[Any], kind: str, name: Callable[[Any], str], present: Container[object]) -> None:
         """Say that the selected row went and what is selected instead; details that showed it follow."""
-        note = departure(panel, kind, name)
+        note = departure(panel, kind, name, present)
         if note is None:
             return
         gone, text = note
@@ -119,19 +123,20 @@ class Overview(Page):
         self.frame.say(text)
 
     def _draw_events(self, facts: Facts) -> None:
-        text = self.choices.filters.get("events", "")
-        self._event_feed.set_filter(None, text, problems=self.choices.problems)
-        self.events.show(self._event_feed.update(facts.state.log, self.events.reads_from), f"/{text}" if text else "")
+        text, problems = self.choices.filters.get("events", ""), self.choices.problems
+        error = self._event_feed.set_filter(None, text, problems=problems)
+        words = told(text, problems=problems)
+        self.events.hidden = all_hidden(words) if facts.state.log else ""
+        lines = self._event_feed.update(facts.state.log, self.events.reads_from)
+        self.events.show(lines, " ".join([*words, *[error] * bool(error)]))
 
     def _draw_output(self, facts: Facts) -> None:
-        text, rank = self.choices.filters.get("output", ""), self.choices.only_rank
-        self._output_feed.set_filter(rank, text, problems=self.choices.problems)
+        text, rank, problems = self.choices.filters.get("output", ""), self.choices.only_rank, self.choices.problems
+        error = self._output_feed.set_filter(rank, text, problems=problems)
         dropped = facts.state.output_dropped
-        notes = (
-            [f"rank {rank}"] * (rank is not None)
-            + [f"/{text}"] * bool(text)
-            + [f"{dropped:,} lines lost"] * bool(dropped)
-        )
+        words = told(text, problems=problems, rank=rank)
+        self.output.hidden = all_hidden(words) if facts.state.output else ""
+        notes = words + [error] * bool(error) + [f"{dropped:,} lines lost"] * bool(dropped)
         self.output.show(self._output_feed.update(facts.state.output, self.output.reads_from), " ".join(notes))
 
     def _draw_details(self, facts: Facts) -> None:
@@ -188,16 +193,22 @@ class Overview(Page):
         return ("rank" if panel is self.ranks else "node", panel.model.selected)
 
 
-def departure(panel: RowsPanel[Any], kind: str, name: Callable[[Any], str]) -> tuple[object, str] | None:
-    """Which selected row went since the last call, and in words what is selected instead."""
+def departure(
+    panel: RowsPanel[Any], kind: str, name: Callable[[Any], str], present: Container[object]
+) -> tuple[object, str] | None:
+    """Which selected row went since the last call, and in words what is selected instead; a row that is hidden has not gone."""
     model = panel.model
-    if model.departed is None:
-        return None
     gone, model.departed = model.departed, None
+    if gone is None or gone in present:
+        return None
     instead = f"; {kind} {name(model.selected)} is selected" if model.selected is not None else ""
     return gone, f"{kind} {name(gone)} left{instead}"
 
 
-def matches(text: str, shown: int, total: int) -> list[Cell]:
-    """What a table's filter is and how many rows pass it."""
-    return [(f"/{text} ", "accent"), (f"{shown:,} of {total:,}", "text")] if text else []
+def matches(wanted: Filter, shown: int, total: int, *, problems: bool) -> list[Cell]:
+    """What hides rows of a table, and how many pass it; or what is wrong with the filter."""
+    words = told(wanted.text, problems=problems)
+    if not words:
+        return []
+    passed = (wanted.error, "bad") if wanted.error else (f"{shown:,} of {total:,}", "text")
+    return [(" ".join(words) + " ", "accent"), passed]

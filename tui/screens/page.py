@@ -139,6 +139,8 @@ class Page(Board):
             self.focus_panel(choices.focused)
         elif choices.filters.get(self.filter_target):
             choices.filters.pop(self.filter_target)
+        elif choices.problems:
+            choices.problems = False
         elif choices.zoomed is not None:
             choices.zoomed = None
         else:
@@ -341,6 +343,9 @@ class Page(Board):
             self.redraw(*self.drawn_with(name))
 
     def toggle_problems(self) -> None:
+        if not self.FILTERS:
+            self.frame.say("there is nothing to hide here")
+            return
         self.choices.problems = not self.choices.problems
         self.frame.say("problems only" if self.choices.problems else "")
         self.redraw()

@@ -14,6 +14,7 @@ from distmon.tui.screens.page import Frame, Page
 from distmon.tui.view import ranks, ripples
 from distmon.tui.view.details import details_lines, details_title
 from distmon.tui.view.facts import Facts
+from distmon.tui.view.filters import all_hidden, read_filter, told
 from distmon.tui.view.measures import RANK_MEASURES
 from distmon.tui.widgets.chart import Chart
 from distmon.tui.widgets.heatmap import HeatMap
@@ -58,21 +59,23 @@ class Ranks(Page):
 
     def draw_parts(self, facts: Facts, shown: set[str]) -> None:
         measure = RANK_MEASURES[self.choices.metric % len(RANK_MEASURES)]
-        text = self.choices.filters.get("ranks", "")
+        text, problems = self.choices.filters.get("ranks", ""), self.choices.problems
         column, descending = self.choices.sorts["ranks"]
         differing = differences(facts.ranks.values())
-        keys = ranks.ordered(facts, column, descending, text, differing, problems=self.choices.problems)
+        keys = ranks.ordered(facts, column, descending, text, differing, problems=problems)
+        self.heat.hidden = self.table.hidden = all_hidden(told(text, problems=problems)) if facts.ranks else ""
+        self.ripple.hidden = self.heat.hidden if not keys else ""
         if "heat" in shown:
-            self.heat.show(*ripples.heat(facts, measure, keys if text or self.choices.problems else None))
+            self.heat.show(*ripples.heat(facts, measure, keys if text or problems else None))
         if {"ripple", "band"} & shown:
             lately = recent(facts.state, measure.name)
             self.band.show(ripples.band_chart(facts, measure, lately, self.time_view))
             self.ripple.show(ripples.ripple(measure, lately, keys))
         if "ranks" in shown:
             self.table.sort_key, self.table.descending = column, descending
-            caption = matches(text, len(keys), len(facts.ranks)) or ranks.summary(facts)
-            self.table.show(keys, partial(ranks.all_cells, facts, differing), caption)
-            note = departure(self.table, "rank", str)
+            caption = matches(read_filter(text, ranks.FIELDS), len(keys), len(facts.ranks), problems=problems)
+            self.table.show(keys, partial(ranks.all_cells, facts, differing), caption or ranks.summary(facts))
+            note = departure(self.table, "rank", str, facts.ranks)
             if note is not None:
                 self._follow_departure(*note)
         if "details" in shown and self.choices.details is not None:

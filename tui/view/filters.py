@@ -12,7 +12,7 @@ All terms must hold. What is not a field of the rows is looked for as text.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -45,6 +45,16 @@ class Filter:
 
     def __bool__(self) -> bool:
         return bool(self.text)
+
+
+def told(text: str, *, problems: bool = False, rank: int | None = None) -> list[str]:
+    """In words what hides rows: the filter, and what else limits them."""
+    return [f"rank {rank}"] * (rank is not None) + [f"/{text}"] * bool(text) + ["problems only"] * problems
+
+
+def all_hidden(words: Sequence[str]) -> str:
+    """What a panel says whose rows are all hidden by what was `told`; empty where nothing hides any."""
+    return f"no row passes the filter: {', '.join(words)}" if words else ""
 
 
 @lru_cache(64)

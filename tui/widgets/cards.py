@@ -7,7 +7,6 @@ from typing import TypeVar
 
 from textual.strip import Strip
 
-from distmon.tui.format import fit
 from distmon.tui.theme import Palette
 from distmon.tui.widgets.line import Line
 from distmon.tui.widgets.rows import Cell, RowsPanel
@@ -45,7 +44,7 @@ class Cards(RowsPanel[K]):
         self.row_height = self._fitting_height(len(keys), height)
         self.model.resize(height // self.row_height)
         if not keys:
-            return [Line([(fit(self.empty, width, "centre"), self.palette.style("muted"))]).strip(width, self.base)]
+            return [self.blank(width)]
         cards = {key: self._card(key, width) for key in self.model.in_view()}
         self._written = cards
         return [strip for _, strips in cards.values() for strip in strips]

@@ -124,9 +124,9 @@ class HeatMap(Panel, Generic[K]):
     # --- drawing --------------------------------------------------------------------------------------------------
 
     def draw_body(self, width: int, height: int) -> list[Strip]:
-        data, style = self._data, self.palette.style
+        data = self._data
         if not data.keys:
-            return [Line([(fit(self.empty, width, "centre"), style("muted"))]).strip(width, self.base)]
+            return [self.blank(width)]
         rows = max(height - 1, 1)
         self._layout = layout_for(len(data.groups), max(count for _, count in data.groups), width, rows)
         lines = [self._row(row) for row in range(self._row_count())][:rows]

@@ -9,7 +9,7 @@ from textual import events
 from textual.message import Message
 from textual.strip import Strip
 
-from distmon.tui.format import clean, duration, fit, fit_end
+from distmon.tui.format import clean, duration, fit_end
 from distmon.tui.widgets.chart import TimeAxis
 from distmon.tui.widgets.line import Line
 from distmon.tui.widgets.panel import Panel, ScrollMark
@@ -80,7 +80,7 @@ class Lanes(Panel):
     def draw_body(self, width: int, height: int) -> list[Strip]:
         data = self._data
         if not data.rows:
-            return [Line([(fit(self.empty, width, "centre"), self.palette.style("muted"))]).strip(width, self.base)]
+            return [self.blank(width)]
         self.model.resize(height - 1)
         columns = max(width - LABEL, 1)
         axis = TimeAxis(data.start, max(data.end - data.start, 1e-3) / columns, columns)

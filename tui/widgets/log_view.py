@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from textual import events
 from textual.strip import Strip
 
-from distmon.tui.format import fit
 from distmon.tui.widgets.line import Line
 from distmon.tui.widgets.panel import Panel, ScrollMark
 
@@ -83,7 +82,7 @@ class LogView(Panel):
     def draw_body(self, width: int, height: int) -> list[Strip]:
         self._rows = height
         if not self._lines:
-            return [Line([(fit(self.empty, width, "centre"), self.palette.style("muted"))]).strip(width, self.base)]
+            return [self.blank(width)]
         end = self._end()
         written_as = width, self.palette
         known = self._written if self._written_as == written_as else {}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from rich.style import Style
 from textual.strip import Strip
 
+from distmon.tui.format import fit
 from distmon.tui.widgets.canvas import Canvas
 from distmon.tui.widgets.line import Line, cut
 
@@ -39,6 +40,10 @@ class Panel(Canvas, can_focus=True):
     number = 0
     boxed = True
     body_top = 1
+    empty = ""
+    """What a body without rows says."""
+    hidden = ""
+    """What it says in place of that where there are rows, and a filter hides all of them."""
     _framed_rows: tuple[object, list[tuple[Strip, bool, Strip]]] = (None, [])
     """What the frame looks like, and per row of the body: the row as it was drawn, whether it has the mark, and both together."""
 
@@ -52,6 +57,10 @@ class Panel(Canvas, can_focus=True):
     def selected_records(self) -> Sequence[Mapping[str, object]]:
         """Of those, what is selected; all where nothing is."""
         return self.records()
+
+    def blank(self, width: int) -> Strip:
+        """The line of a body without rows."""
+        return Line([(fit(self.hidden or self.empty, width, "centre"), self.palette.style("muted"))]).strip(width, self.base)
 
     def caption(self) -> Line:
         """What the right end of the top rule says."""

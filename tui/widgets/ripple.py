@@ -68,9 +68,9 @@ class Ripple(Panel):
         return [{"rank": rank, "at": data.start + i, "value": value} for rank, row in rows for i, value in enumerate(row)]
 
     def draw_body(self, width: int, height: int) -> list[Strip]:
-        data, style = self._data, self.palette.style
+        data = self._data
         if not data.ranks or not data.seconds:
-            return [Line([(fit(self.empty, width, "centre"), style("muted"))]).strip(width, self.base)]
+            return [self.blank(width)]
         rows = max(height - 1, 1)
         self._share = -(-len(data.ranks) // rows)
         columns = max(width - LABEL, 1)

@@ -77,8 +77,7 @@ class Table(RowsPanel[K]):
         self.model.resize(height - 1)
         layout = placed(self.columns, width)
         if not self.model.keys:
-            message = Line([(fit(self.empty, width, "centre"), self.palette.style("muted"))])
-            return [self._header(layout, width), message.strip(width, self.base)]
+            return [self._header(layout, width), self.blank(width)]
         rows = [self._row(key, layout, width) for key in self.model.in_view()]
         self._forget_hidden()
         return [self._header(layout, width), *rows]
