@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from textual.binding import Binding
@@ -25,6 +26,15 @@ class Command:
     """Place in the footer; 0 is not in the footer. The lowest stay when it is narrow."""
 
 
+    @property
+    def keys_while_typing(self) -> tuple[str, ...]:
+        """Those of its keys that a field of text leaves alone."""
+        return tuple(key for key in self.keys if key not in TYPED and (key.startswith("ctrl+") or _FUNCTION_KEY.fullmatch(key)))
+
+
+TYPED = ("ctrl+c", "ctrl+z")
+"""Copy and undo, in a field."""
+_FUNCTION_KEY = re.compile(r"f\d+")
 MAX_PANELS = 9
 WHILE_HELPING = ("help", "back", "navigate", "leave", "next_theme", "suspend_process")
 """Actions that keep their meaning while the help is open."""
@@ -141,7 +151,7 @@ _NAMES = {
 
 def key_name(key: str) -> str:
     """A key as it is written on a keyboard."""
-    return _NAMES.get(key) or (key.upper() if key[0] == "f" and key[1:].isdigit() else key)
+    return _NAMES.get(key) or (key.upper() if _FUNCTION_KEY.fullmatch(key) else key)
 
 
 def bindings_for(where: str) -> list[Binding | tuple[str, str] | tuple[str, str, str]]:

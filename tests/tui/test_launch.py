@@ -114,6 +114,7 @@ async def test_a_job_is_written_with_the_keyboard_alone_and_started(
         await settle(pilot)
         await pilot.press(*"python tr", "right", "tab", "2")
         page = await looked(app, pilot)
+        assert text_grid(app)[-1].startswith(" ^Q quit  F1 help  F2-F9 screens  F10 start  ^Y copy line  ^R ask hosts")
         assert page.form.form == Form(command="python train.py", np="2")
         shown = "\n".join(text_grid(app))
         assert "$ distmon run -np 2 -- python train.py" in shown

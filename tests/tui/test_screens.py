@@ -124,6 +124,25 @@ async def test_the_palette_goes_to_screens(open_app: OpenApp) -> None:
         assert app.cockpit.page.screen_name == "timeline"
 
 
+@pytest.mark.parametrize("name", ["scaling", "timeline", "verdicts", "against", "sessions", "node"])
+async def test_the_footer_offers_nothing_that_has_nothing_to_do(open_app: OpenApp, text_grid: Grid, name: str) -> None:
+    async with open_app(RUNNING, size=(120, 40)) as (app, pilot, _):
+        assert "/ filter" in text_grid(app)[-1] and "s sort" in text_grid(app)[-1]
+        app.cockpit.go(name)
+        await pilot.pause()
+        assert "/ filter" not in text_grid(app)[-1] and "s sort" not in text_grid(app)[-1]
+        await pilot.press("p")
+        assert app.cockpit.note == "there is nothing to hide here" and not app.cockpit.page.choices.problems
+
+
+async def test_a_note_goes_with_the_next_key(open_app: OpenApp, text_grid: Grid) -> None:
+    async with open_app(RUNNING) as (app, pilot, _):
+        await pilot.press("p")
+        assert "problems only" in text_grid(app)[-1]
+        await pilot.press("down")
+        assert "problems only" not in text_grid(app)[-1]
+
+
 async def test_a_screen_that_is_not_shown_costs_nothing(open_app: OpenApp, monkeypatch: pytest.MonkeyPatch) -> None:
     async with open_app(RUNNING) as (app, pilot, source):
         await pilot.press("f4", "f2")
@@ -253,6 +272,17 @@ async def test_d_goes_through_all_measures_of_nodes_and_a_lost_node_is_marked(op
         for measure in (*UNIT_MEASURES[1:], UNIT_MEASURES[0]):
             await pilot.press("d")
             assert measure.title in text_grid(app)[4]
+
+
+async def test_s_sorts_the_nodes_while_the_heat_map_has_the_focus(open_app: OpenApp) -> None:
+    async with open_app(RUNNING, size=(120, 40)) as (app, pilot, _):
+        await pilot.press("f3")
+        nodes = page(app, Nodes)
+        assert nodes.choices.focused == "heat"
+        await pilot.press("s")
+        assert nodes.choices.sorts["nodes"][0] == "state" and app.cockpit.note == "nodes by state, smallest first"
+        await pilot.press("S")
+        assert nodes.choices.sorts["nodes"] == ("state", True)
 
 
 # --- charts -------------------------------------------------------------------------------------------------------

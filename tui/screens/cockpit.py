@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 
 from textual import events
@@ -140,8 +141,11 @@ class Cockpit(Screen[None]):
 
     @property
     def _footer_commands(self) -> list[Command]:
-        """Of the bar's only the one that calls it, until it has its row."""
-        return [c for c in self.commands if self._steered or c.where != "bar" or c.action == "play_pause"]
+        """Those that do something here; of the bar's only the one that calls it, until it has its row."""
+        found = [c for c in self.commands if c.action not in self.page.idle_actions]
+        if self.page.TYPED:
+            return [replace(c, keys=keys) for c in found if (keys := c.keys_while_typing)]
+        return [c for c in found if self._steered or c.where != "bar" or c.action == "play_pause"]
 
     # --- drawing --------------------------------------------------------------------------------------------------
 
@@ -242,7 +246,8 @@ class Cockpit(Screen[None]):
             self._take_keys()
 
     def on_key(self, event: events.Key) -> None:
-        self.note = ""
+        if self.note:
+            self.say("")
         if self.question:
             event.stop()
             key = self._also.get(event.key, event.key)

@@ -72,6 +72,7 @@ def check_hosts(plan: Plan, agent: str) -> HostCheck:
 class Launch(Page):
     """Looking things up and asking hosts is done beside the screen; what was asked for last is shown."""
 
+    TYPED = True
     BINDINGS: ClassVar[list[BindingType]] = [
         *bindings_for("launch"),
         # At once, before the field has the key: what is typed next, and came with it, belongs to the next field.

@@ -76,9 +76,11 @@ class Page(Board):
     """
 
     SORTS: ClassVar[Mapping[str, tuple[str, ...]]] = {}
-    """Per panel that can be sorted, its columns."""
+    """Per panel that can be sorted, its columns; where another one has the focus, the last of them is sorted."""
     FILTERS: ClassVar[tuple[str, ...]] = ()
     """Panels whose rows can be filtered; where another one has the focus, the last of them is filtered."""
+    TYPED: ClassVar[bool] = False
+    """Whether it is a form, whose fields take what is typed."""
     DEFAULT_CSS = "Page { width: 1fr; height: 1fr; }"
 
     def __init__(self, frame: Frame, name: str) -> None:
@@ -319,16 +321,20 @@ class Page(Board):
         focused = self.choices.focused
         return focused if focused in self.FILTERS else self.FILTERS[-1] if self.FILTERS else ""
 
+    @property
+    def idle_actions(self) -> set[str]:
+        """Those of every screen that have nothing to do here."""
+        return {action for action, serves in (("search", self.FILTERS), ("next_sort", self.SORTS)) if not serves}
+
     def set_filter(self, text: str) -> None:
         self.choices.filters[self.filter_target] = text
         self.redraw(*self.drawn_with(self.filter_target))
 
     def change_sort(self, change: Callable[[str, tuple[str, ...]], None]) -> None:
-        """Sort the focused panel otherwise, and say how."""
-        panel = self.choices.focused
-        if panel not in self.SORTS:
-            names = " and ".join(f"{name} ({list(self.panels).index(name) + 1})" for name in self.SORTS)
-            self.frame.say(f"{names} can be sorted" if names else "there is nothing to sort here")
+        """Sort the focused panel otherwise, or the last that can be sorted where it cannot be, and say how."""
+        panel = self.choices.focused if self.choices.focused in self.SORTS else next(reversed(self.SORTS), "")
+        if not panel:
+            self.frame.say("there is nothing to sort here")
             return
         change(panel, self.SORTS[panel])
         column, descending = self.choices.sorts[panel]
