@@ -73,6 +73,7 @@ async def test_the_menu_of_signals_fits_into_a_small_screen(
         await settle(pilot)
         await pilot.press("4", "down", "I")
         assert app.cockpit.prompt.value == "0"  # the selected rank
+        assert any(" signal which rank (0 to 1)?  0 " in row for row in text_grid(app))
         await pilot.press("enter")
         shown = "\n".join(text_grid(app))
         for word in ("1 USR1", "t TERM", "k KILL", "c CONT", "Esc closes"):

@@ -75,7 +75,7 @@ class Acting:
         numbers = "0" if len(ranks) == 1 else f"{ranks[0]} to {ranks[-1]}"
         selected = self._cockpit.page.selected_rank
         self._cockpit.read_line(
-            f"signal which rank? {numbers}", "" if selected is None else str(selected), partial(self._which_signal, job)
+            f"signal which rank ({numbers})?", "" if selected is None else str(selected), partial(self._which_signal, job)
         )
 
     def _which_signal(self, job: Target, text: str) -> None:
@@ -95,7 +95,7 @@ class Acting:
         if job.hosts is None:
             self._cockpit.say(FIXED_HOSTS)
             return
-        self._cockpit.read_line("add which host, with how many slots? NAME:SLOTS", "", partial(self._host_to_add, job))
+        self._cockpit.read_line("add which host, with how many slots (NAME:SLOTS)?", "", partial(self._host_to_add, job))
 
     def _host_to_add(self, job: Target, text: str) -> None:
         if not re.fullmatch(r"[\w.-]+(:[1-9]\d*)?", text):
@@ -109,7 +109,7 @@ class Acting:
             self._cockpit.say(FIXED_HOSTS)
             return
         only = next(iter(hosts)) if len(hosts) == 1 else ""
-        self._cockpit.read_line(f"drain which host? {', '.join(hosts)}", only, partial(self._host_to_drain, job))
+        self._cockpit.read_line(f"drain which host ({', '.join(hosts)})?", only, partial(self._host_to_drain, job))
 
     def _host_to_drain(self, job: Target, text: str) -> None:
         if text not in (job.hosts or {}):

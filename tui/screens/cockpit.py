@@ -15,22 +15,28 @@ from textual.widget import Widget
 
 from distmon.core.errors import DistmonError
 from distmon.tui.bindings import WHILE_HELPING, Command, bindings_for, commands_for
+from distmon.tui.format import clean
 from distmon.tui.ports import Job, Player
 from distmon.tui.rights import Rights
-from distmon.tui.screens.arrange import MIN_HEIGHT, MIN_WIDTH, Box, frame_places
+from distmon.tui.screens.arrange import MIN_HEIGHT, MIN_WIDTH, Box, frame_places, resized
 from distmon.tui.screens.board import Board
 from distmon.tui.screens.page import WINDOWS_S, Page
 from distmon.tui.screens.registry import entry, make_page
 from distmon.tui.view import chrome, header
 from distmon.tui.view.facts import Facts
+from distmon.tui.widgets.line import Line, cells
 from distmon.tui.widgets.panel import Panel
 from distmon.tui.widgets.prompt import FilterPrompt
 from distmon.tui.widgets.replay_bar import ReplayBar
 from distmon.tui.widgets.text_panel import TextBand, TextPanel
 
 FIRST = "overview"
+LAST = 10
+"""Place in the footer after the commands of all screens, while there is nothing to steer."""
 SHORT = 5
 """Answers to a question that fit into one line."""
+ANSWER_WIDTH = 30
+"""Cells for what is written in the prompt, where what it asks for is long; of a narrow screen, half."""
 
 
 Answers = Mapping[str, tuple[str, Callable[[], None] | None]]
@@ -44,7 +50,7 @@ class Cockpit(Screen[None]):
     AUTO_FOCUS = ""
     DEFAULT_CSS = """
     Cockpit { overflow: hidden hidden; }
-    Cockpit #header, Cockpit #tabs, Cockpit #verdict, Cockpit #footer, Cockpit #bar { background: $surface; }
+    Cockpit #header, Cockpit #tabs, Cockpit #verdict, Cockpit #footer, Cockpit #asked, Cockpit #bar { background: $surface; }
     """
 
     def __init__(
@@ -58,6 +64,8 @@ class Cockpit(Screen[None]):
         self.note = ""
         self.helping = False
         self.prompting = False
+        self._asked = ""
+        """What the line in the prompt says, which is written before it."""
         self._line_wanted: Callable[[str], None] | None = None
         """What the line in the prompt is for; None for a filter."""
         self.question = ""
@@ -65,7 +73,7 @@ class Cockpit(Screen[None]):
         self._also: dict[str, str] = {}
         self.bar = ReplayBar(player, self._ask_name, id="bar") if player is not None else None
         self.prompt = FilterPrompt(id="prompt")
-        self.bands = {name: TextBand(id=name) for name in ("header", "tabs", "verdict", "footer", "too_small")}
+        self.bands = {name: TextBand(id=name) for name in ("header", "tabs", "verdict", "footer", "too_small", "asked")}
         self.overlays = {name: TextPanel(name, 0, id=name) for name in ("help", "question")}
         self.pages: dict[str, Page] = {FIRST: make_page(FIRST, self)}
         self.page = self.pages[FIRST]
@@ -145,7 +153,9 @@ class Cockpit(Screen[None]):
         found = [c for c in self.commands if c.action not in self.page.idle_actions]
         if self.page.TYPED:
             return [replace(c, keys=keys) for c in found if (keys := c.keys_while_typing)]
-        return [c for c in found if self._steered or c.where != "bar" or c.action == "play_pause"]
+        if self._steered:
+            return found
+        return [replace(c, footer=LAST) if c.where == "bar" else c for c in found if c.where != "bar" or c.action == "play_pause"]
 
     # --- drawing --------------------------------------------------------------------------------------------------
 
@@ -171,6 +181,11 @@ class Cockpit(Screen[None]):
 
     def _places(self, width: int, height: int) -> dict[str, Box]:
         places = frame_places(width, height, bar=self._steered, prompt=self.prompting)
+        if "prompt" in places:
+            prompt = places["prompt"]
+            asked = min(cells(self._asked) + 2, max(width - ANSWER_WIDTH, width // 2))
+            places["asked"] = resized(prompt, width=asked)
+            places["prompt"] = Box(prompt.x + asked, prompt.y, prompt.width - asked, prompt.height)
         if "page" in places:
             places[str(self.page.id)] = places.pop("page")
             if self.helping:
@@ -194,6 +209,7 @@ class Cockpit(Screen[None]):
         self.bands["verdict"].show(lambda palette, width, height: [header.verdict(facts, palette, width)])
         footer = (self._footer_commands, len(self.page.panels), self.note)
         self.bands["footer"].show(lambda palette, width, height: chrome.footer(*footer, palette, width))
+        self.bands["asked"].show(lambda palette, width, height: [Line([(f" {self._asked}", palette.style("muted"))])])
         self.bands["too_small"].show(lambda palette, width, height: chrome.too_small_lines(palette, width, height, needed))
         if self.helping:
             self.overlays["help"].show(partial(chrome.help_lines, self.commands), [("? or Esc closes", "muted")])
@@ -316,7 +332,7 @@ class Cockpit(Screen[None]):
             self.say("there is nothing to filter here")
             return
         self._line_wanted = None
-        self._open_prompt(f"filter {target}: text to look for", self.page.choices.filters.get(target, ""))
+        self._open_prompt(f"filter {target}:", self.page.choices.filters.get(target, ""))
 
     def read_line(self, what: str, text: str, then: Callable[[str], None]) -> None:
         """Let the user write a line, which begins as `text`; `then` gets it unless it was dropped."""
@@ -324,10 +340,9 @@ class Cockpit(Screen[None]):
         self._open_prompt(what, text)
 
     def _open_prompt(self, what: str, text: str) -> None:
-        self.prompting = True
+        self.prompting, self._asked = True, clean(what)
         self.page.leave_focus()
         self.rearrange()
-        self.prompt.placeholder = what
         with self.prompt.prevent(FilterPrompt.Changed):
             self.prompt.value = text
             self.prompt.cursor_position = len(text)

@@ -29,7 +29,7 @@ class FooterItem:
 
 def footer_items(commands: list[Command], panels: int, room: int) -> list[FooterItem]:
     """The commands that fit, in order of importance, with the keys of the screens and of so many panels."""
-    chosen = sorted((c for c in commands if c.footer), key=lambda c: (c.where == "bar", c.footer))
+    chosen = sorted((c for c in commands if c.footer), key=lambda c: c.footer)
     entries: list[tuple[str, str, Command | None]] = [(key_name(c.keys[0]), c.label, c) for c in chosen]
     entries.insert(2, (f"F2-F{max(int(screen.keys[0][1:]) for screen in TABS)}", "screens", None))
     if panels > 1:
