@@ -121,7 +121,12 @@ def told_of(at: float) -> list[AnyEvent]:
 def commanded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the user's command was run for."""
     told: list[str] = []
-    monkeypatch.setattr("distmon.tui.app.run_command", lambda command, text: told.append(text) or "")
+
+    def run(command: str, text: str) -> str:
+        told.append(text)
+        return ""
+
+    monkeypatch.setattr("distmon.tui.app.run_command", run)
     return told
 
 

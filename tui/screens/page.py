@@ -332,7 +332,7 @@ class Page(Board):
 
     def change_sort(self, change: Callable[[str, tuple[str, ...]], None]) -> None:
         """Sort the focused panel otherwise, or the last that can be sorted where it cannot be, and say how."""
-        panel = self.choices.focused if self.choices.focused in self.SORTS else next(reversed(self.SORTS), "")
+        panel = self.choices.focused if self.choices.focused in self.SORTS else next(reversed(list(self.SORTS)), "")
         if not panel:
             self.frame.say("there is nothing to sort here")
             return
