@@ -95,6 +95,10 @@ COMMANDS: tuple[Command, ...] = (
         for where in ("left", "right")
     ),
     Command("only_rank", ("r",), "rank's output", "only the rank of the line under the cursor; again: all", "Find", "logs", 4),
+    *(
+        Command("whole_line", ("i",), "whole line", "the line under the cursor in full; again: the chart", "Find", screen, 4)
+        for screen in ("events", "logs")
+    ),
     Command("find(-1)", ("left_parenthesis",), "earlier line", "the filter, in all that was recorded before", "Find", "logs"),
     Command("find(1)", ("right_parenthesis",), "later line", "the filter, in all that was recorded after", "Find", "logs"),
     Command("baseline", ("b",), "baseline", "compare with the selected run", "Find", "scaling", 4),

@@ -398,6 +398,20 @@ async def test_a_cursor_stops_following_holds_its_line_and_points_at_its_moment(
         assert lines.following and lines.cursor is None and app.cockpit.cross is None
 
 
+async def test_a_long_line_is_read_in_full(open_app: OpenApp, text_grid: Grid) -> None:
+    words = " ".join(f"word{number:03}" for number in range(60))
+    async with open_app([*RUNNING, said(1, "short"), said(3, words)], size=(120, 40)) as (app, pilot, _):
+        await pilot.press("f8")
+        assert not any("word059" in row for row in text_grid(app))
+        await pilot.press("i")
+        screen = " ".join(" ".join(row.strip("│ ┃") for row in text_grid(app)).split())
+        assert words in screen and "node-000 rank 3 stdout" in screen
+        await pilot.press("up")
+        assert not any("word059" in row for row in text_grid(app)) and any(row.strip("│ ") == "short" for row in text_grid(app))
+        await pilot.press("escape")
+        assert page(app, Logs).chart.display and page(app, Logs).lines.cursor is not None
+
+
 async def test_enter_on_an_event_takes_the_recording_there_and_back(
     open_app: OpenApp, fake_player: type[FakePlayer]
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import work
@@ -16,9 +17,10 @@ from distmon.tui.screens.page import Frame, Page
 from distmon.tui.view import chart
 from distmon.tui.view.facts import Facts
 from distmon.tui.view.filters import all_hidden, literal_words, told
-from distmon.tui.view.logs import FIELDS, Feed, Lines, event_line, full_output_line
+from distmon.tui.view.logs import FIELDS, Feed, Lines, event_line, full_output_line, line_in_full
 from distmon.tui.widgets.chart import Chart
 from distmon.tui.widgets.cursor_log import CursorLog
+from distmon.tui.widgets.text_panel import TextPanel
 
 if TYPE_CHECKING:
     from distmon.replay.search import OutputSearch
@@ -41,9 +43,13 @@ class LinesPage(Page):
         self.lines = CursorLog(self.LINES[0], 1, empty=self.LINES[1], id="lines")
         self.chart = Chart("throughput", 2, id="chart")
         self.panels = {"lines": self.lines, "chart": self.chart}
+        self.details = TextPanel("the line", 0, id="details")
+        self.others = [self.details]
 
     def rows(self, width: int, height: int) -> Rows:
-        return [(1, [("chart", 1)]), (3, [("lines", 1)])]
+        """The line in full takes the place of the chart, below the log."""
+        rows: Rows = [(1, [("chart", 1)]), (3, [("lines", 1)])]
+        return rows if self.choices.details is None else rows[::-1]
 
     def feed(self) -> Feed[LogEntry] | Feed[OutputLine]:
         """Where the lines come from."""
@@ -66,6 +72,19 @@ class LinesPage(Page):
             words = told(text, problems=self.choices.problems, rank=rank)
             self.lines.hidden = all_hidden(words) if self.has_lines(facts) else ""
             self.lines.show(lines, " ".join([*words, *notes]))
+        if "details" in shown:
+            self.details.show(partial(line_in_full, self.entry()), [("Esc closes", "muted")])
+
+    def entry(self) -> LogEntry | OutputLine | None:
+        """The line under the cursor."""
+        return self.feed().entry(self.lines.cursor) if self.lines.cursor is not None else None
+
+    def action_whole_line(self) -> None:
+        """The line under the cursor in full, or as before."""
+        if self.lines.cursor is None:
+            self.lines.navigate("up")
+        self.choices.details = ("line", None) if self.choices.details is None else None
+        self.rearrange()
 
     def open_details(self) -> None:
         if self.focused_panel is self.lines:
@@ -74,6 +93,7 @@ class LinesPage(Page):
     def on_cursor_log_selected(self, event: CursorLog.Selected) -> None:
         entry = None if event.number is None else self.feed().entry(event.number)
         self.frame.point_at(entry.at if entry is not None else None)
+        self.redraw("details")
 
     def on_cursor_log_opened(self, event: CursorLog.Opened) -> None:
         """The moment of the line, there and back."""

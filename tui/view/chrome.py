@@ -9,7 +9,10 @@ from distmon.tui.format import clean, fit
 from distmon.tui.glyphs import SPARKS
 from distmon.tui.screens.registry import TABS, ScreenEntry
 from distmon.tui.theme import Palette
+from distmon.tui.view import logs, node_table, ranks
+from distmon.tui.view.filters import LANGUAGE
 from distmon.tui.view.minimap import HIGHEST_LEVEL, TICK_WORDS, TICKS, USUAL_LEVEL
+from distmon.tui.view.wrap import wrapped
 from distmon.tui.widgets.line import Line, cells, spread
 
 
@@ -105,6 +108,10 @@ def help_lines(commands: list[Command], palette: Palette, width: int, height: in
             lines += [Line()] * bool(lines) + [Line([(group, style("accent", bold=True))])]
         keys = " ".join(key_name(key) for key in command.keys)
         lines.append(Line([("  " + fit(keys, 14), style("key")), (command.help, style("text"))]))
+    lines += [Line(), Line([("Filters (/): all terms must hold", style("accent", bold=True))])]
+    lines += [Line([("  " + fit(term, 20), style("key")), (meaning, style("text"))]) for term, meaning in LANGUAGE]
+    for rows, names in (("ranks", ranks.FIELDS), ("nodes", node_table.FIELDS), ("lines", logs.FIELDS)):
+        lines += wrapped(f"fields of {rows}: {' '.join(names)}", width - 2, style("text"), "  ")
     legend = "● good  ◐ starting  ○ idle  ▲ look here  ✖ dead or failed  ✔ ended  – not measured: Enter says why"
     bar = f"{SPARKS[USUAL_LEVEL]} a usual step  {SPARKS[HIGHEST_LEVEL]} three times as long"
     bar += "".join(f"  {glyph} {TICK_WORDS[kind]}" for kind, glyph in TICKS.items())

@@ -8,10 +8,12 @@ from distmon.tui.theme import Palette
 from distmon.tui.view import nodes, rank_detail
 from distmon.tui.view.facts import Facts
 from distmon.tui.view.verdict_page import gain_words
+from distmon.tui.view.wrap import wrapped
 from distmon.tui.widgets.line import Line
 
+LABEL = 11
 Subject = tuple[str, object]
-"""("rank", number), ("node", key) or ("verdicts", None)."""
+"""("rank", number), ("node", key), ("verdicts", None) or, of a log, ("line", None)."""
 
 
 def details_title(facts: Facts, subject: Subject) -> str:
@@ -30,30 +32,24 @@ def details_lines(facts: Facts, subject: Subject, palette: Palette, width: int, 
         return rank_detail.detail(facts, key, palette, width)
     if kind == "node":
         return nodes.detail(facts, str(key), palette, width)
-    return _verdicts(facts, palette)
+    return _verdicts(facts, palette, width)
 
 
-def _verdicts(facts: Facts, palette: Palette) -> list[Line]:
+def _verdicts(facts: Facts, palette: Palette, width: int) -> list[Line]:
     style = palette.style
     if not facts.verdicts:
         return [Line([(facts.steady.reason or "nothing found", style("muted"))])]
     lines = []
     for verdict in facts.verdicts:
-        lines.append(
-            Line([(clean(verdict.text), style("good" if verdict.kind in CALM else "warn", bold=True))])
-        )
-        lines.append(Line([("  because  ", style("muted")), (clean(verdict.evidence), style("text"))]))
-        lines.append(Line([("  try      ", style("muted")), (clean(verdict.try_first), style("text"))]))
+        lines += wrapped(clean(verdict.text), width, style("good" if verdict.kind in CALM else "warn", bold=True))
+        parts = [("because", clean(verdict.evidence)), ("try", clean(verdict.try_first))]
         if verdict.gain_percent is not None:
-            lines.append(Line([("  gain     ", style("muted")), (gain_words(verdict), style("text"))]))
+            parts.append(("gain", gain_words(verdict)))
         if verdict.from_s is not None and verdict.to_s is not None:
-            lines.append(
-                Line(
-                    [
-                        ("  when     ", style("muted")),
-                        (f"{duration(verdict.from_s)} to {duration(verdict.to_s)}", style("text")),
-                    ]
-                )
-            )
+            parts.append(("when", f"{duration(verdict.from_s)} to {duration(verdict.to_s)}"))
+        for name, text in parts:
+            first, *more = wrapped(text, width - LABEL, style("text"))
+            lines += [Line([(f"  {name}".ljust(LABEL), style("muted"))]).extend(first)]
+            lines += [Line([(" " * LABEL, style("text"))]).extend(line) for line in more]
         lines.append(Line())
     return lines

@@ -16,6 +16,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+LANGUAGE = (
+    ("node-003", "rows with the text in them, whatever its case"),
+    ("late>5 host=gpu01", "a field: = != < <= > >=, and ~ for an expression"),
+    ("/oom|killed/", "a regular expression on the whole row"),
+    ("~nd3", "its letters in this order, others between them"),
+    ("!ended", "not this one; before any of the others"),
+)
+"""For the help: an example of each kind of term, and what passes it."""
 Value = float | int | str | None
 Fields = Mapping[str, Value]
 _Test = Callable[[Fields, str], bool]

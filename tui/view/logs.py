@@ -11,8 +11,11 @@ from typing import Any, Generic, TypeVar, overload
 
 from distmon.core.state import LogEntry, OutputLine
 from distmon.tui.format import clean, clock, fit_end
+from distmon.tui.theme import Palette
 from distmon.tui.view.filters import Filter, read_filter
 from distmon.tui.view.words import SEVERITY
+from distmon.tui.view.wrap import wrapped
+from distmon.tui.widgets.line import Line
 from distmon.tui.widgets.log_view import LogLine
 
 E = TypeVar("E", bound=LogEntry | OutputLine)
@@ -194,6 +197,16 @@ def event_line(kept: Kept[LogEntry]) -> LogLine:
     prefix = ((clock(entry.at) + " ", "muted"), (glyph + " ", role))
     times = f"  ×{entry.count:,}" if entry.count > 1 else ""
     return LogLine(kept.number, prefix, clean(entry.text) + times, "text" if entry.severity == "info" else role)
+
+
+def line_in_full(entry: LogEntry | OutputLine | None, palette: Palette, width: int, height: int) -> list[Line]:
+    """All of a line, over as many rows as it takes, under when, where and by whom it was written."""
+    style = palette.style
+    if entry is None:
+        return [Line([("put the cursor on a line", style("muted"))])]
+    stream = entry.output if isinstance(entry, OutputLine) else entry.severity
+    who = [clock(entry.at), clean(entry.host or ""), f"rank {entry.rank}" if entry.rank is not None else "", stream]
+    return [Line([("  ".join(filter(None, who)), style("muted"))]), *wrapped(clean(entry.text), width, style("text"))]
 
 
 def output_line(kept: Kept[OutputLine]) -> LogLine:
