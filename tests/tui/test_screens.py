@@ -552,7 +552,9 @@ async def test_the_view_goes_into_files_that_other_programs_read_and_never_over_
     assert "every rank" in (tmp_path / "distmon-ranks.html").read_text()
     rows = list(csv.DictReader((tmp_path / "distmon-ranks.csv").read_text().splitlines()))
     assert rows[0]["rank"] == "5" and len(rows) == 16
-    assert json.loads((tmp_path / "distmon-ranks.json").read_text()) == rows
+    figures = json.loads((tmp_path / "distmon-ranks.json").read_text())
+    assert [{name: "" if value is None else str(value) for name, value in row.items()} for row in figures] == rows
+    assert figures[0]["state"] == "slow" and figures[0]["samples_per_s"] > 100 and 20 < figures[0]["late_ms"] < 40
 
 
 async def test_every_panel_has_data_for_a_file(open_app: OpenApp) -> None:
@@ -566,6 +568,23 @@ async def test_every_panel_has_data_for_a_file(open_app: OpenApp) -> None:
                 assert records, (name, panel_name)
                 json.dumps(list(records))
                 assert panel.selected_records()
+
+
+async def test_figures_in_files_are_as_they_were_measured_and_have_their_units(open_app: OpenApp) -> None:
+    gpu = ev.GpuReading(index=0, utilization_percent=12.34, memory_used_bytes=3_289_000_001)
+    process = ev.ProcessReading(pid=4242, rank=3, cpu_percent=99.5, memory_bytes=1 << 30, threads=17)
+    sample = ev.NodeSampled(at=END, node="n0", interval_s=1.0, cpu_percent=43.21, gpus=[gpu], processes=[process])
+    async with open_app([*RUNNING, sample], size=(160, 50)) as (app, pilot, _):
+        cards, table = app.cockpit.page.panels["nodes"], app.cockpit.page.panels["ranks"]
+        assert cards.records()[0]["cpu_percent"] == 43.21 and isinstance(table.records()[0]["step_ms"], float)
+        await pilot.press("f3")
+        assert app.cockpit.page.panels["nodes"].records()[0]["cpu_percent"] == 43.21
+        app.cockpit.go("node", "n0")
+        await pilot.pause()
+        node = page(app, NodeDetail)
+        assert node.gpus.records()[0]["memory_used_bytes"] == 3_289_000_001
+        assert [row["pid"] for row in node.processes.records() if row["rank"] == 3] == [4242]
+        json.dumps([*node.gpus.records(), *node.processes.records()])
 
 
 async def test_a_folder_that_takes_no_file_is_told(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
+from msgspec import to_builtins
+
 from distmon.core.events import GpuReading
 from distmon.tui.bindings import bindings_for
 from distmon.tui.screens.arrange import Rows
@@ -67,8 +69,10 @@ class NodeDetail(Page):
         self.load.show(node_page.load_chart(facts, node, view))
         self.power.show(node_page.power_chart(facts, node, view))
         gpus = self._readings = node_page.gpu_keys(node)
+        self.gpus.figures = lambda keys: [to_builtins(gpus[key]) for key in keys]
         self.gpus.show(list(gpus), partial(node_page.gpu_cells, gpus))
         processes = node_page.process_keys(facts, node)
+        self.processes.figures = lambda found: [{"rank": rank, **to_builtins(processes[rank] or {})} for rank in found]
         self.processes.show(list(processes), partial(node_page.process_cells, facts, processes))
         self.cores.show(*node_page.core_heat(node))
         state = node_table.state_of(facts, node)

@@ -56,6 +56,7 @@ class Nodes(Page):
         if "nodes" in shown:
             self.table.sort_key, self.table.descending = column, descending
             caption = matches(read_filter(text, node_table.FIELDS), len(keys), len(listed), problems=problems)
+            self.table.figures = partial(node_table.with_units, facts)
             self.table.show(keys, partial(node_table.cells, facts, node_table.ranks_by_node(facts)), caption)
             note = departure(self.table, "node", partial(nodes.name_of_key, facts), listed)
             if note is not None:

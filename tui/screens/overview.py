@@ -97,6 +97,7 @@ class Overview(Page):
         self.ranks.sort_key, self.ranks.descending = column, descending
         caption = matches(read_filter(text, ranks.FIELDS), len(keys), len(facts.ranks), problems=problems)
         self.ranks.hidden = all_hidden(told(text, problems=problems)) if facts.ranks else ""
+        self.ranks.figures = partial(ranks.figures, facts)
         self.ranks.show(keys, partial(ranks.cells, facts), caption or ranks.summary(facts))
         self._tell_departure(self.ranks, "rank", str, facts.ranks)
 
@@ -109,6 +110,7 @@ class Overview(Page):
         self.nodes.hidden = all_hidden(told(text, problems=problems)) if listed else ""
         if column != "node":
             caption += [("  " * bool(caption) + "by ", "muted"), (column + ("↓" if descending else "↑"), "accent")]
+        self.nodes.figures = partial(node_table.with_units, facts)
         self.nodes.show(keys, partial(nodes.card, facts), caption, partial(nodes.card_stamp, facts))
         self._tell_departure(self.nodes, "node", partial(nodes.name_of_key, facts), listed)
 

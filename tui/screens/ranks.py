@@ -74,6 +74,7 @@ class Ranks(Page):
         if "ranks" in shown:
             self.table.sort_key, self.table.descending = column, descending
             caption = matches(read_filter(text, ranks.FIELDS), len(keys), len(facts.ranks), problems=problems)
+            self.table.figures = partial(ranks.figures, facts)
             self.table.show(keys, partial(ranks.all_cells, facts, differing), caption or ranks.summary(facts))
             note = departure(self.table, "rank", str, facts.ranks)
             if note is not None:

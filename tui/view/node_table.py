@@ -58,6 +58,18 @@ def figures(facts: Facts, ranks: Mapping[str, list[int]], node: NodeState) -> di
     return values
 
 
+_UNITS = {"power": "power_w", "temperature": "temperature_c", "age": "age_s"}
+_UNITS |= {name: f"{name}_percent" for name in ("cpu", "memory", "gpu", "gpu_memory")}
+_UNITS |= {name: f"{name}_bytes_per_s" for name in ("received", "sent")}
+
+
+def with_units(facts: Facts, keys: Sequence[str]) -> list[dict[str, object]]:
+    """The figures of nodes for a file, with their units in the names."""
+    ranks = ranks_by_node(facts)
+    found = (figures(facts, ranks, facts.state.nodes[key]) for key in keys)
+    return [{_UNITS.get(name, name): value for name, value in row.items()} for row in found]
+
+
 def gpu_memory_percent(sample: NodeSampled) -> float | None:
     """Memory in use over all GPUs that report it."""
     known = [

@@ -67,6 +67,17 @@ def fields(facts: Facts, row: RankRow) -> dict[str, float | int | str | None]:
     return dict(zip(FIELDS, (row.rank, row.host, state, row.step, row.epoch, *times, row.samples_per_s), strict=True))
 
 
+_UNITS = {"ms": "step_ms", "samples": "samples_per_s"} | {
+    name: f"{name}_ms" for name in ("input", "compute", "comm", "optim", "rest", "late")
+}
+
+
+def figures(facts: Facts, ranks: Sequence[int]) -> list[dict[str, object]]:
+    """The FIELDS of ranks for a file, with their units in the names."""
+    found = (fields(facts, facts.ranks[rank]) for rank in ranks)
+    return [{_UNITS.get(name, name): value for name, value in row.items()} for row in found]
+
+
 def is_problem(facts: Facts, row: RankRow) -> bool:
     """Whether a rank needs a look."""
     return row.rank in facts.slow_ranks or row.state not in ("training", "starting", "ended")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -49,6 +49,20 @@ class RowsPanel(Panel, Generic[K]):
         self.row_height = 1
         self.sort_key, self.descending = "", False
         self._caption: tuple[Cell, ...] = ()
+        self.figures: Callable[[Sequence[K]], Sequence[Mapping[str, object]]] | None = None
+        """Rows' values for a file, as they were measured and with their units in the names; None: rows as they are shown."""
+
+    def records(self) -> Sequence[Mapping[str, object]]:
+        """All rows, as far as they pass the filter, in order."""
+        return self.figures(self.model.keys) if self.figures is not None else self.shown_records()
+
+    def shown_records(self) -> Sequence[Mapping[str, object]]:
+        """The same as they are shown."""
+        return super().records()
+
+    def selected_records(self) -> Sequence[Mapping[str, object]]:
+        """For the clipboard: what is on the screen."""
+        return self.shown_records()
 
     def take(self, keys: Sequence[K], caption: Sequence[Cell]) -> None:
         """The rows that there are now, in order."""

@@ -61,13 +61,12 @@ class Table(RowsPanel[K]):
         self._cells = cells
         self.take(keys, caption)
 
-    def records(self) -> list[dict[str, object]]:
-        """All rows, as far as they pass the filter, in order."""
+    def shown_records(self) -> list[dict[str, object]]:
         return [self._record(key) for key in self.model.keys]
 
     def selected_records(self) -> list[dict[str, object]]:
         selected = self.model.selected
-        return [self._record(selected)] if selected is not None else self.records()
+        return [self._record(selected)] if selected is not None else self.shown_records()
 
     def _record(self, key: K) -> dict[str, object]:
         texts = (text.strip() for text, _ in self._cells(key))
