@@ -47,6 +47,13 @@ async def test_a_question_gets_its_answer_though_a_field_had_the_keys(
         assert job.stopped == 1
 
 
+async def test_ctrl_c_drops_what_is_written_in_a_prompt_and_does_not_leave(open_app: OpenApp) -> None:
+    async with open_app() as (app, pilot, _):
+        await pilot.press("slash", "z", "ctrl+c")
+        assert not app.cockpit.prompting and app.is_running and app.return_value is None
+        assert not any(app.cockpit.page.choices.filters.values())
+
+
 async def test_another_screen_closes_the_prompt(open_app: OpenApp) -> None:
     async with open_app(session(Script(seconds=5))) as (app, pilot, _):
         await pilot.press("slash", "a", "f7")

@@ -11,17 +11,17 @@ from textual.widgets import Input
 
 
 class FilterPrompt(Input):
-    """Filters while the user types; Enter keeps the filter, Escape drops it."""
+    """Filters while the user types; Enter keeps the filter, Escape and Ctrl-C drop it."""
 
     DEFAULT_CSS = """
     FilterPrompt { height: 1; border: none; padding: 0 1; background: $surface; }
     FilterPrompt:focus { border: none; }
     """
-    BINDINGS: ClassVar = [Binding("escape", "drop", "drop the filter", show=False)]
+    BINDINGS: ClassVar = [Binding("escape,ctrl+c", "drop", "drop the filter", show=False)]
 
     @dataclass
     class Typed(Message):
-        """The text as it stands; `done` once the prompt is to close, `dropped` if by Escape."""
+        """The text as it stands; `done` once the prompt is to close, `dropped` if without an answer."""
 
         text: str
         done: bool
