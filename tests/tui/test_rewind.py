@@ -258,6 +258,8 @@ async def test_pause_rewind_and_live_on_the_screen(open_app: OpenApp, live: Live
         live.tell(Ticked(at=live.state.now + 2))
         live.recorder.flush()
         await until(pilot, lambda: "1 new error" in text_grid(app)[0])
+        await until(pilot, lambda: app._last_alert is not None and app._last_alert.text == "disk full")
+        assert app.state is not live.state, "it calls for what happens while the screens show another moment"
         await pilot.press("m", "x", "enter")
         assert [moment.text for moment in rewind.moments if moment.kind == "mark"] == ["x"]
         await pilot.press("end")
