@@ -530,6 +530,32 @@ async def test_scaling_reads_a_recording_beside_the_screen_and_compares(
         assert any("against this session" in row for row in text_grid(app))
 
 
+async def test_scaling_lists_the_runs_of_sweeps_and_how_far_they_are(
+    open_app: OpenApp, text_grid: Grid, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from distmon.launcher.sweep import Sweep, runs
+    from distmon.replay.recorder import Recorder
+    from distmon.tui.cli.sweep_folder import SweepFolder
+
+    monkeypatch.chdir(tmp_path)
+    sweep = Sweep(sizes=[1, 2], repeats=2, flags=[], command=["train.py"], cwd=str(tmp_path))
+    first, second, *_ = runs(sweep)
+    with SweepFolder.made(tmp_path / "sweep-x", sweep) as folder:
+        with Recorder(folder.recording(first)) as recorder:
+            for event in session(Script(ranks=1, nodes=1, seconds=40)):
+                recorder.write(event)
+        with Recorder(folder.recording(second)):
+            async with open_app(RUNNING, size=(160, 40)) as (app, pilot, _):
+                await pilot.press("f5")
+                screen = "\n".join(text_grid(app))
+                assert "sweep-x: 1 of 4 runs, 2 ranks, repeat 1 under way" in screen
+                page(app, ScalingPage).table.select(str(folder.recording(first)))
+                await pilot.press("enter")
+                await app.workers.wait_for_complete()
+                await pilot.pause()
+                assert any("against sweep-x/np1-run1.jsonl.zst" in row for row in text_grid(app))
+
+
 # --- out of the screen --------------------------------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ from distmon.replay.report.render import to_markdown, to_text
 from distmon.replay.report.summarise import summarise
 from distmon.replay.session_file import load_state
 from distmon.tui.cli.sessions import SESSION_HELP, resolve_all, warn, write_json, write_text
-from distmon.tui.cli.sweep_folder import read_sweep
+from distmon.tui.sweeps import read_sweep
 
 EPILOG = """\
 A folder stands for the runs in it: name two folders of three runs or more, or two sweeps, to tell a difference from chance.

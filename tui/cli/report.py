@@ -15,7 +15,7 @@ from distmon.replay.report.sections import Section, overview, sections
 from distmon.tui.cli.plotted import Pictures, require_plots, write_html, write_png
 from distmon.tui.cli.reported import Reported, load_reported, scaling_of
 from distmon.tui.cli.sessions import SESSION_HELP, resolve, resolve_all, write_json, write_text
-from distmon.tui.cli.sweep_folder import read_sweep
+from distmon.tui.sweeps import read_sweep
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -10,10 +10,9 @@ from types import TracebackType
 import msgspec
 
 from distmon.core.errors import DistmonError, told
-from distmon.launcher.sweep import FORMAT, Run, Sweep
+from distmon.launcher.sweep import Run, Sweep
 from distmon.replay.paths import remove_recording
-
-PLAN = "sweep.json"
+from distmon.tui.sweeps import PLAN, read_sweep, recording_of
 
 
 class SweepFolder:
@@ -48,7 +47,7 @@ class SweepFolder:
             raise DistmonError(told(error)) from None
 
     def recording(self, run: Run) -> Path:
-        return self.path / f"{run.name}.jsonl.zst"
+        return recording_of(self.path, run)
 
     def log(self, run: Run) -> Path:
         """The output of a run, its own and distmon's."""
@@ -64,19 +63,6 @@ class SweepFolder:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         os.close(self.lock)
-
-
-def read_sweep(path: Path) -> Sweep | None:
-    """What was asked for in a sweep's folder; None for another folder. Raises DistmonError where it cannot be read."""
-    try:
-        sweep = msgspec.json.decode((path / PLAN).read_bytes(), type=Sweep)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (OSError, msgspec.DecodeError) as error:
-        raise DistmonError(f"{path / PLAN} cannot be read: {error}") from None
-    if sweep.format != FORMAT:
-        raise DistmonError(f"{path / PLAN} has format {sweep.format} and this distmon reads {FORMAT}; use a newer distmon")
-    return sweep
 
 
 def _locked(path: Path) -> int:

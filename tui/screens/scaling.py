@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from distmon.replay.session_file import load_state
 from distmon.tui.bindings import bindings_for
 from distmon.tui.screens.arrange import Rows
 from distmon.tui.screens.page import Frame, Page
+from distmon.tui.sweeps import Progress, sweeps_in
 from distmon.tui.view import scaling as view
 from distmon.tui.view.facts import Facts
 from distmon.tui.view.scaling import LIVE, Run
@@ -26,6 +28,7 @@ from distmon.tui.widgets.text_panel import TextPanel
 
 LISTED = 50
 """Recordings in the list, the newest first."""
+LOOK_EVERY_S = 2.0
 LAW_SIZES = 5
 """With fewer numbers of ranks none is given."""
 
@@ -46,6 +49,8 @@ class ScalingPage(Page):
         self._runs = {LIVE: Run("this session", state="too few steps yet")}
         found = [] if self.frame.rights.served else list(recordings(sessions_folder()))[:LISTED]
         self._runs |= {str(path): Run(path.name) for path, _ in found}
+        self._sweeps: list[Progress] = []
+        self._look_at = 0.0
         self._live_stamp: SpeedStamp | None = None
         self._laws: Scaling | None = None
 
@@ -56,11 +61,23 @@ class ScalingPage(Page):
         if (stamp := speed_stamp(facts.state)) != self._live_stamp:  # the speed itself walks over all steps
             self._live_stamp = stamp
             self._runs[LIVE] = replace(self._runs[LIVE], speed=run_speed(facts.state))
+        self._look_for_sweeps()
         baseline = self.baseline if self.baseline is not None else self._smallest()
-        caption = [(f"against {self._runs[baseline].name}", "accent")] if baseline is not None else []
+        caption = view.sweep_words(self._sweeps)
+        caption += [(f"against {self._runs[baseline].name}", "accent")] if baseline is not None else []
         self.table.show(list(self._runs), partial(view.cells, self._runs, baseline), caption)
         self.bars.show(partial(view.bar_lines, self._runs, baseline))
         self.laws.show(partial(view.law_lines, self._laws))
+
+    def _look_for_sweeps(self) -> None:
+        """Sweeps of the folder in which this view was started: their runs are in the list as they come."""
+        if self.frame.rights.served or time.monotonic() < self._look_at:
+            return
+        self._look_at = time.monotonic() + LOOK_EVERY_S
+        self._sweeps = sweeps_in(Path.cwd())
+        for sweep in self._sweeps:
+            for path in sweep.recorded:
+                self._runs.setdefault(str(path), Run(f"{sweep.folder.name}/{path.name}"))
 
     def _smallest(self) -> str | None:
         """Until one is chosen, the recording with the fewest ranks is the baseline."""

@@ -10,6 +10,7 @@ from distmon.core.intervals import Interval
 from distmon.core.scaling import Fit, Scaling
 from distmon.core.steady import SteadySpeed
 from distmon.tui.format import MISSING, clean, compact, fit
+from distmon.tui.sweeps import Progress
 from distmon.tui.theme import Palette
 from distmon.tui.view.wrap import wrapped
 from distmon.tui.widgets.line import Line
@@ -39,6 +40,17 @@ class Run:
     name: str
     speed: SteadySpeed | None = None
     state: str = "Enter: read"
+
+
+def sweep_words(sweeps: Sequence[Progress]) -> list[tuple[str, str]]:
+    """How far each sweep is that is not done."""
+    words = []
+    for sweep in sweeps:
+        done = len(sweep.recorded) - (sweep.under_way is not None)
+        if done < sweep.runs:
+            now = f", {sweep.under_way} under way" if sweep.under_way is not None else ", at rest"
+            words.append((f"{clean(sweep.folder.name)}: {done} of {sweep.runs} runs{now} · ", "accent"))
+    return words
 
 
 def cells(runs: dict[str, Run], baseline: str | None, key: str) -> Sequence[Cell]:

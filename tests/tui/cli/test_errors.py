@@ -79,7 +79,8 @@ def test_one_line_and_the_code(
 
 
 def test_without_a_terminal_this_machine_is_watched_in_lines_until_it_is_interrupted(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "distmon.tui.cli.main"]
+    # A shell's background job ignores an interrupt, and so would what it starts.
+    command = ["env", "--default-signal=INT", sys.executable, "-m", "distmon.tui.cli.main"]
     environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path), "XDG_STATE_HOME": str(tmp_path)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
         try:
