@@ -385,15 +385,13 @@ def _node_sampled(state: SessionState, event: ev.NodeSampled) -> None:
     for rail in event.power:
         total = node.rails.setdefault(rail.name, RailEnergy())
         total.within = rail.within
-        counted = rail.energy_j is not None
-        interval_s = event.interval_s if counted else stands_for_s
-        joules = rail.energy_j if counted else None if rail.watts is None else rail.watts * interval_s
+        joules, seconds = _spent(rail.energy_j, rail.watts, event.interval_s, stands_for_s)
         if joules is not None:
             total.joules += joules
-            total.seconds += interval_s
+            total.seconds += seconds
             if idle and not rail.within:
                 node.idle_joules += joules
-            add_power(total.series, joules, interval_s, counted)
+            add_power(total.series, joules, seconds, rail.energy_j is not None)
     for gpu in event.gpus:
         if gpu.instance is None:
             joules = _add_gpu(node.gpus.setdefault(gpu.index, GpuMeans()), gpu, event.interval_s, stands_for_s)
@@ -410,6 +408,15 @@ def _stands_for_s(node: NodeState, interval_s: float) -> float:
     if interval_s > 0 and (least is None or interval_s < least):
         least = node.least_interval_s = interval_s
     return min(interval_s, LONGEST_INTERVALS * least) if least is not None else 0.0
+
+
+def _spent(
+    counted_j: float | None, watts: float | None, interval_s: float, stands_for_s: float
+) -> tuple[float | None, float]:
+    """(joules, seconds) by a counter since the last sample, or else by the power for as long as that stands for."""
+    if counted_j is not None:
+        return counted_j, interval_s
+    return None if watts is None else watts * stands_for_s, stands_for_s
 
 
 def _add_cores(node: NodeState, percents: list[float | None], interval_s: float) -> None:
@@ -432,18 +439,16 @@ def _add_temperature(means: TemperatureMeans, celsius: float, interval_s: float)
 
 
 def _add_gpu(means: GpuMeans, gpu: ev.GpuReading, interval_s: float, stands_for_s: float) -> float:
-    """Gives the joules that it took, by its counter since the last sample, or by its power for as long as that stands for."""
+    """Gives the joules that it took."""
     means.name = gpu.name or means.name
     if gpu.utilization_percent is not None:
         means.utilization_seconds += gpu.utilization_percent * stands_for_s
         means.utilization_s += stands_for_s
-    counted = gpu.energy_j is not None
-    seconds = interval_s if counted else stands_for_s
-    joules = gpu.energy_j if counted else None if gpu.power_w is None else gpu.power_w * seconds
+    joules, seconds = _spent(gpu.energy_j, gpu.power_w, interval_s, stands_for_s)
     if joules is not None:
         means.joules += joules
         means.power_s += seconds
-        add_power(means.series, joules, seconds, counted)
+        add_power(means.series, joules, seconds, gpu.energy_j is not None)
     return joules or 0.0
 
 
