@@ -547,6 +547,8 @@ async def test_scaling_lists_the_runs_of_sweeps_and_how_far_they_are(
         with Recorder(folder.recording(second)):
             async with open_app(RUNNING, size=(160, 40)) as (app, pilot, _):
                 await pilot.press("f5")
+                await app.workers.wait_for_complete()
+                await pilot.pause()
                 screen = "\n".join(text_grid(app))
                 assert "sweep-x: 1 of 4 runs, 2 ranks, repeat 1 under way" in screen
                 page(app, ScalingPage).table.select(str(folder.recording(first)))

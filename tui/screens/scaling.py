@@ -74,10 +74,21 @@ class ScalingPage(Page):
         if self.frame.rights.served or time.monotonic() < self._look_at:
             return
         self._look_at = time.monotonic() + LOOK_EVERY_S
-        self._sweeps = sweeps_in(Path.cwd())
-        for sweep in self._sweeps:
+        self._read_sweeps(Path.cwd())
+
+    @work(thread=True)
+    def _read_sweeps(self, folder: Path) -> None:
+        """In a thread: the folder may have thousands of others in it, or lie on a disk that takes long."""
+        self.app.call_from_thread(self._took_sweeps, sweeps_in(folder))
+
+    def _took_sweeps(self, found: list[Progress]) -> None:
+        if found == self._sweeps:
+            return
+        self._sweeps = found
+        for sweep in found:
             for path in sweep.recorded:
                 self._runs.setdefault(str(path), Run(f"{sweep.folder.name}/{path.name}"))
+        self.redraw()
 
     def _smallest(self) -> str | None:
         """Until one is chosen, the recording with the fewest ranks is the baseline."""
