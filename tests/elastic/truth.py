@@ -111,9 +111,13 @@ def _loss(process: Process, dead: Process, killed: float) -> float:
 
 
 def _undone(oldest: Process, dead: Process, loss: float) -> float:
-    """From the last commit of the state that goes on to the loss. It may come after it: a commit asks nobody before it saves."""
-    committed = oldest.before(oldest.failed(dead.killed or loss), "commit", "training")
-    return 0.0 if committed is None else max(loss - committed, 0.0)
+    """From the last commit of the state that goes on to the loss. It may come after it: a commit asks nobody before it saves.
+
+    The failure may have been noticed before the dead process was gone.
+    """
+    failed = oldest.failed((dead.killed or loss) - LATE_EXIT_S)
+    committed = oldest.before(failed, "commit", "training")
+    return 0.0 if committed is None else max(min(loss, failed) - committed, 0.0)
 
 
 def _getting_ready(process: Process, begun: float, training: float) -> float:

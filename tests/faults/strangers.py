@@ -27,7 +27,6 @@ from distmon.wire.subscription import Subscription
 MARKS_PER_S = 50
 _GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"NULL".ljust(20, b"\0") + bytes(32)
 """ZMTP 3.1 in the clear."""
-_STAY_S = 1.0
 
 
 class Delays(NamedTuple):
@@ -48,8 +47,11 @@ class Flood(NamedTuple):
     refused: dict[str, int]
 
 
-def flood(folder: Path, count: int, rate: float, before_s: float) -> Flood:
-    """An agent and a viewer for `before_s`, then the same with `count` strangers at `rate` a second."""
+def flood(folder: Path, count: int, rate: float, before_s: float, stay_s: float = 1.0) -> Flood:
+    """An agent and a viewer for `before_s`, then the same with `count` strangers at `rate` a second.
+
+    One that has gone before it was let connect, on a busy machine, has not been refused: then a stay has to be longer.
+    """
     agent, own = make_pair(), make_pair()
     told = folder / "agent.json"
     command = [sys.executable, "-m", "tests.faults.strangers", "--agent", str(told), agent.secret, own.public]
@@ -66,7 +68,7 @@ def flood(folder: Path, count: int, rate: float, before_s: float) -> Flood:
         begun = time.monotonic()
         # They would do their own work on other machines: what this one has left is theirs.
         knocking = ["nice", "-n", "19", sys.executable, "-m", "tests.faults.strangers", "--knock", address]
-        strangers = subprocess.Popen([*knocking, str(count), str(rate), agent.public])
+        strangers = subprocess.Popen([*knocking, str(count), str(rate), agent.public, str(stay_s)])
         stack.callback(strangers.wait)
         stack.callback(strangers.kill)
         bystander = subprocess.Popen(
@@ -123,7 +125,7 @@ def _stand_by() -> None:
     sys.stdout.write(json.dumps(_summary(late)))
 
 
-def _knock(address: str, count: int, rate: float, agent_key: str) -> None:
+def _knock(address: str, count: int, rate: float, agent_key: str, stay_s: float) -> None:
     """In turn: in the clear, random bytes, silent, and CURVE with an unknown key, or for another agent."""
     host, port = address.removeprefix("tcp://").split(":")
     other_key = make_pair().public
@@ -145,10 +147,11 @@ def _knock(address: str, count: int, rate: float, agent_key: str) -> None:
             client = socket.create_connection((host, int(port)))
             with contextlib.suppress(OSError):
                 client.sendall([_GREETING, os.urandom(200), b""][number % 4])
-        open_for.append((time.monotonic() + _STAY_S, client))
+        open_for.append((time.monotonic() + stay_s, client))
         while open_for and open_for[0][0] < time.monotonic():
             open_for.popleft()[1].close()
-    for _, client in open_for:
+    for until, client in open_for:
+        time.sleep(max(0.0, until - time.monotonic()))
         client.close()
     context.destroy(linger=0)
 
@@ -156,7 +159,7 @@ def _knock(address: str, count: int, rate: float, agent_key: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--agent", nargs=3)
-    parser.add_argument("--knock", nargs=4)
+    parser.add_argument("--knock", nargs=5)
     parser.add_argument("--bystander", action="store_true")
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--rate", type=float, default=500)
@@ -166,7 +169,8 @@ def main() -> None:
     elif arguments.bystander:
         _stand_by()
     elif arguments.knock:
-        _knock(arguments.knock[0], int(arguments.knock[1]), float(arguments.knock[2]), arguments.knock[3])
+        address, count, rate, agent_key, stay_s = arguments.knock
+        _knock(address, int(count), float(rate), agent_key, float(stay_s))
     else:
         import tempfile
 

@@ -35,7 +35,7 @@ def test_nothing_is_lost_and_nothing_comes_twice(cluster: Cluster, fault: Fault)
 
 def test_strangers_at_the_door_are_refused_and_counted_and_delay_nobody(tmp_path: Path) -> None:
     """`python -m tests.faults.strangers` tries ten thousand."""
-    found = flood(tmp_path, count=400, rate=200.0, before_s=2.0)
+    found = flood(tmp_path, count=400, rate=200.0, before_s=2.0, stay_s=5.0)
     assert sum(found.refused.values()) >= 400
     assert found.refused["protocol"] > 0
     assert found.refused["key"] > 0
