@@ -159,8 +159,8 @@ class Followed(NamedTuple):
     """Of samples, from their making until they were folded; the 99th percentile."""
 
 
-def follow_nodes() -> Followed:
-    """A viewer of NODES agents."""
+def follow_nodes(*, summed: bool = False) -> Followed:
+    """A viewer of NODES agents, which asks for each step or for sums."""
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         agent, own = make_pair(), make_pair()
         share, feeders = NODES // FEEDERS, []
@@ -175,7 +175,7 @@ def follow_nodes() -> Followed:
             time.sleep(0.1)
         addresses = [address for path in found for address in path.read_text().split()]
         begun = time.monotonic()
-        viewer = Subscription(addresses, keys=ViewerKeys(own, dict.fromkeys(addresses, agent.public)))
+        viewer = Subscription(addresses, keys=ViewerKeys(own, dict.fromkeys(addresses, agent.public)), summed=summed)
         stack.callback(viewer.close)
         state = SessionState()
         while any(status.heard is None for status in viewer.status()):
@@ -247,6 +247,9 @@ def main() -> None:
     figure("viewer_rss_mb_1000_nodes", found.resident_mb, "MB", f"at the end; {how}")
     figure("viewer_lag_p99_s_1000_nodes", found.lag_s, "s", f"from the making of a sample until it was folded; {how}")
     figure("viewer_all_heard_s_1000_nodes", found.first_heard_s, "s", f"until the last agent was heard; {size}")
+    sums = follow_nodes(summed=True)
+    how = f"wire and fold, of sums per second in place of steps; {size}, {sums.messages} messages/s arrived"
+    figure("viewer_core_percent_1000_nodes_summed", sums.whole_percent, "%", f"{how}; wire alone {sums.wire_percent:.1f} %")
     figure("journal_open_s_1gb", journal_open_s(), "s", "CPU time to open an agent's journal of 1 GiB, median of 5")
 
 

@@ -27,7 +27,7 @@ static int get_numbers(PyObject *object, Py_buffer *view) {
 /* Names of attributes, made once. */
 static PyObject *n_sums, *n_first_start, *n_first_batches, *n_durations, *n_values, *n_count, *n_room, *n_settle, *n_micro_batches,
     *n_batches, *n_kept_steps, *n_checkpoints, *n_frombytes, *n_thin, *n_append, *n_popleft, *n_worker, *n_last_step, *n_last_end,
-    *n_epoch, *n_add, *n_extend, *n_waits, *n_first_step;
+    *n_epoch, *n_summed_steps, *n_add, *n_extend, *n_waits, *n_first_step;
 
 enum { DURATION, INPUT_WAIT, COMPUTE, EXPOSED, OPTIMIZER, SAMPLES, STARTS, USUAL_COLUMNS };
 enum { FIRST_STEP, STEPS, BEGIN, END, COLUMNS, NUMBERS, BATCH_FIELDS };
@@ -242,8 +242,21 @@ static int keep_batch(PyObject *steps, PyObject *batch, Py_ssize_t count, Py_ssi
     return failed ? -1 : 0;
 }
 
+/* Step times go into the quantiles; steps of which only sums came are counted. */
+static int note_durations(PyObject *steps, PyObject *numbers, Py_ssize_t count, int summed) {
+    if (summed) {
+        Py_ssize_t before = get_size(steps, n_summed_steps);
+        return before < 0 ? -1 : set_size(steps, n_summed_steps, before + count);
+    }
+    PyObject *durations = PyObject_GetAttr(steps, n_durations);
+    int failed = durations == NULL || extend_quantiles(durations, numbers, count) < 0;
+    Py_XDECREF(durations);
+    return failed ? -1 : 0;
+}
+
 /* RankSteps.add of a batch with the usual columns. */
-static int add_batch(PyObject *steps, PyObject *worker, PyObject *batch, PyObject *epoch, Py_ssize_t prefix, Py_ssize_t recent) {
+static int add_batch(PyObject *steps, PyObject *worker, PyObject *batch, PyObject *epoch, Py_ssize_t prefix, Py_ssize_t recent,
+                     int summed) {
     PyObject *numbers = PyTuple_GetItem(batch, NUMBERS);
     PyObject *before = PyObject_GetAttr(steps, n_sums);
     Py_ssize_t count = PyLong_AsSsize_t(PyTuple_GetItem(batch, STEPS)), micro = get_size(steps, n_micro_batches);
@@ -261,13 +274,11 @@ static int add_batch(PyObject *steps, PyObject *worker, PyObject *batch, PyObjec
     failed = failed || PyObject_SetAttr(steps, n_sums, sums) < 0;
     if (!failed && told + count > prefix)
         failed = keep_sums(steps, sums, prefix * 12) < 0;
-    PyObject *durations = failed ? NULL : PyObject_GetAttr(steps, n_durations);
-    failed = failed || durations == NULL || extend_quantiles(durations, numbers, count) < 0 ||
+    failed = failed || note_durations(steps, numbers, count, summed) < 0 ||
              set_size(steps, n_micro_batches, micro + count) < 0 || keep_batch(steps, batch, count, recent) < 0 ||
              PyObject_SetAttr(steps, n_worker, worker) < 0 || PyObject_SetAttr(steps, n_last_step, last_step) < 0 ||
              PyObject_SetAttr(steps, n_last_end, PyTuple_GetItem(batch, END)) < 0 ||
              (epoch != Py_None && PyObject_SetAttr(steps, n_epoch, epoch) < 0);
-    Py_XDECREF(durations);
     Py_XDECREF(last_step);
     Py_XDECREF(one);
     Py_XDECREF(last);
@@ -331,8 +342,10 @@ static PyObject *sums_of(PyObject *module, PyObject *args) {
 static PyObject *add_batches(PyObject *module, PyObject *args) {
     PyObject *ranks, *told, *epoch, *make, *usual;
     Py_ssize_t prefix, recent;
+    int summed;
     (void)module;
-    if (!PyArg_ParseTuple(args, "O!O!OOOnn", &PyDict_Type, &ranks, &PyList_Type, &told, &epoch, &make, &usual, &prefix, &recent))
+    if (!PyArg_ParseTuple(args, "O!O!OOOnnp", &PyDict_Type, &ranks, &PyList_Type, &told, &epoch, &make, &usual, &prefix, &recent,
+                          &summed))
         return NULL;
     for (Py_ssize_t i = 0; i < PyList_Size(told); i++) {
         PyObject *rank, *worker, *batch, *steps;
@@ -346,9 +359,9 @@ static PyObject *add_batches(PyObject *module, PyObject *args) {
             return NULL;
         int failed;
         if (is_usual(batch, usual)) {
-            failed = add_batch(steps, worker, batch, epoch, prefix, recent) < 0;
+            failed = add_batch(steps, worker, batch, epoch, prefix, recent, summed) < 0;
         } else {
-            PyObject *result = PyObject_CallMethodObjArgs(steps, n_add, batch, worker, epoch, NULL);
+            PyObject *result = PyObject_CallMethodObjArgs(steps, n_add, batch, worker, epoch, summed ? Py_True : Py_False, NULL);
             failed = result == NULL;
             Py_XDECREF(result);
         }
@@ -515,6 +528,7 @@ static const struct {
     {&n_room, "room"},
     {&n_settle, "settle"},
     {&n_micro_batches, "micro_batches"},
+    {&n_summed_steps, "summed_steps"},
     {&n_batches, "batches"},
     {&n_kept_steps, "kept_steps"},
     {&n_checkpoints, "checkpoints"},

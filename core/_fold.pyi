@@ -22,6 +22,7 @@ def add_batches(
     usual: tuple[str, ...],
     prefix: int,
     recent: int,
+    summed: bool,
     /,
 ) -> None: ...
 def sums_of(batches: list[Batch], usual: tuple[str, ...], /) -> Sums | None: ...

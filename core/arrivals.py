@@ -76,6 +76,8 @@ class Arrivals:
     """Ranks that have told all of the next block."""
     block: int = BLOCK
     blocks: int = 0
+    weighed: int = 0
+    """Blocks in which all ranks' waits were known: without one there is nothing usual to hold others against."""
     suspects: set[int] = field(default_factory=set)
     """Ranks against which there is some evidence."""
     durations: list[int] = field(default_factory=list)
@@ -197,9 +199,10 @@ class Arrivals:
         self.joined_ns += duration
         self.transfer_ns += transfer
         self.waiting_ns += sum(sums) - len(sums) * transfer
-        if self.blocks <= SKIPPED_BLOCKS:
+        self.weighed += 1
+        if self.weighed <= SKIPPED_BLOCKS:
             return
-        settled = self.blocks - SKIPPED_BLOCKS
+        settled = self.weighed - SKIPPED_BLOCKS
         trimmed = _trimmed_lateness(rows, duration) if rows is not None else None
         self._weigh_ranks(trimmed, _mean_lateness(sums, duration), settled)
         self._weigh_transfer(transfer / self.block, duration / self.block, settled)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from distmon.core.columns import column_sums, compiled_fold, tuple_sums
-from distmon.core.events import AnyEvent, NodeStepsRecorded, StepsRecorded
+from distmon.core.events import AnyEvent, NodeStepsRecorded, NodeStepsSummed, StepsRecorded
 from distmon.core.step_table import COLUMNS, known_columns
 
 if TYPE_CHECKING:
@@ -152,9 +152,11 @@ def batch_of(event: StepsRecorded) -> Batch:
 
 
 def told_by(event: AnyEvent) -> list[tuple[int, str, Batch]]:
-    """(rank, worker, steps) that an event tells of; nothing for an event of another kind."""
+    """(rank, worker, steps) that an event tells of; nothing for an event of another kind. Of sums, steps that are all alike."""
     if isinstance(event, StepsRecorded):
         return [(event.rank, event.worker, batch_of(event))] if event.duration_ns else []
+    if isinstance(event, NodeStepsSummed):
+        return _mean_steps(event)
     if not isinstance(event, NodeStepsRecorded):
         return []
     table, origin = event.table, event.origin
@@ -167,12 +169,55 @@ def told_by(event: AnyEvent) -> list[tuple[int, str, Batch]]:
     ]
 
 
-def aligned(event: AnyEvent) -> bool:
-    """Whether it tells of the same steps of several workers, with the usual columns, all known."""
-    if not isinstance(event, NodeStepsRecorded) or event.table.columns is not USUAL:
+def _mean_steps(event: NodeStepsSummed) -> list[tuple[int, str, Batch]]:
+    """Of sums: as many steps as there were, all alike, that add up to the same."""
+    names = [name for name in COLUMNS[:-1] if name in event.sums]
+    columns, counts = known_columns([*names, COLUMNS[-1]]), event.counts
+    sums = zip(*(event.sums[name] for name in names), strict=True)
+    rows = list(map(_means, counts, event.start_ns, event.span_ns, sums))
+    whose = (event.ranks, event.workers, event.first_steps)
+    if columns is USUAL and compiled_fold is not None:
+        numbers = _packed(chain.from_iterable(rows))
+        if numbers.typecode == "I":
+            return compiled_fold.usual_told(Batch, numbers, event.origin, *whose, tuple(counts), USUAL)
+    told = zip(*whose, counts, rows, strict=True)
+    return [
+        (rank, worker, make_batch(first, count, event.origin, columns, _packed(row))) for rank, worker, first, count, row in told
+    ]
+
+
+def _means(count: int, start: int, span: int, sums: tuple[int | None, ...]) -> list[int]:
+    """The columns of a batch: each sum spread evenly, and the starts so that the last step ends where it did."""
+    numbers: list[int] = []
+    for value in sums:
+        each, more = (UNKNOWN, 0) if value is None else divmod(value, count)
+        numbers += [each] * (count - more)
+        numbers += [each + 1] * more
+    last = max(span - numbers[count - 1], 0)
+    numbers += [start + last * i // (count - 1) for i in range(count - 1)]
+    numbers.append(start + last)
+    return numbers
+
+
+def _packed(numbers: Iterable[int]) -> Int64s:
+    """Unsigned where all are known and fit."""
+    given = list(numbers)
+    try:
+        return array("I", given)
+    except OverflowError:
+        return array("q", given)
+
+
+def aligned(event: AnyEvent, told: list[tuple[int, str, Batch]]) -> bool:
+    """Whether it tells of the same steps of several workers, with the usual columns, all known. `told` is what `told_by` gave."""
+    if isinstance(event, NodeStepsRecorded):
+        usual, counts = event.table.columns is USUAL, event.table.counts
+    elif isinstance(event, NodeStepsSummed):
+        usual, counts = all(batch.usual for *_, batch in told), tuple(event.counts)
+    else:
         return False
-    firsts, counts = event.first_steps, event.table.counts
-    return firsts.count(firsts[0]) == len(firsts) and counts.count(counts[0]) == len(counts)
+    firsts = event.first_steps
+    return usual and firsts.count(firsts[0]) == len(firsts) and counts.count(counts[0]) == len(counts)
 
 
 def single_events(event: AnyEvent) -> Iterator[StepsRecorded]:

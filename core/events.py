@@ -8,14 +8,15 @@ Compatibility: a new kind or a new optional field raises FORMAT_MINOR; anything 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from distmon.core.step_table import StepTable
+from distmon.core.step_table import COLUMNS, MOST_STEPS, StepTable
 
 FORMAT_MAJOR = 1
-FORMAT_MINOR = 3
+FORMAT_MINOR = 4
 
 
 Moment = Annotated[float, Meta(ge=0, le=1e11)]
@@ -317,6 +318,38 @@ class NodeStepsRecorded(Event, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not len(self.workers) == len(self.ranks) == len(self.first_steps) == len(self.table.counts):
             raise ValueError("the lists of node_steps_recorded differ in length")
+
+
+class NodeStepsSummed(Event, frozen=True, kw_only=True):
+    """The steps of a node's workers in about a second, added up, for a viewer that asked for sums instead of each step.
+
+    Lists are by worker: the number of the first step, how many there are, where the first begins (`start_ns` counts from
+    `origin`) and how long it is from there to the end of the last. `sums` are by column of a StepTable; None where it was not
+    measured in every step. Raises ValueError, and decoding refuses, when the lists do not belong together.
+    """
+
+    node: str
+    generation: Count
+    origin: Moment
+    workers: list[str]
+    ranks: list[Count]
+    first_steps: list[Count]
+    counts: list[Count]
+    start_ns: list[Nanoseconds]
+    span_ns: list[Nanoseconds]
+    sums: dict[str, list[Nanoseconds | None]]
+    epoch: int | None = None
+
+    def __post_init__(self) -> None:
+        by_worker: list[Sequence[object]] = [self.ranks, self.first_steps, self.counts, self.start_ns, self.span_ns]
+        if any(len(column) != len(self.workers) for column in [*by_worker, *self.sums.values()]):
+            raise ValueError("the lists of node_steps_summed differ in length")
+        if not self.sums.keys() <= set(COLUMNS[:-1]) or None in self.sums.get("duration_ns", [None]):
+            raise ValueError("node_steps_summed has columns that are not known, or no durations")
+        if min(self.counts, default=0) < 1 or sum(self.counts) > MOST_STEPS:
+            raise ValueError("node_steps_summed has a worker without steps, or too many steps")
+        if min(self.span_ns) < 0 or any((value or 0) < 0 for column in self.sums.values() for value in column):
+            raise ValueError("node_steps_summed has a sum below zero")
 
 
 class SpanRecorded(Event, frozen=True, kw_only=True):
@@ -675,6 +708,7 @@ AnyEvent = (
     | WorkerIdentified
     | StepsRecorded
     | NodeStepsRecorded
+    | NodeStepsSummed
     | SpanRecorded
     | TrainingInterrupted
     | StateRestored

@@ -253,7 +253,7 @@ def _worker_identified(state: SessionState, event: ev.WorkerIdentified) -> None:
     _hear(state, event.node)
 
 
-def _steps_recorded(state: SessionState, event: ev.StepsRecorded | ev.NodeStepsRecorded) -> None:
+def _steps_recorded(state: SessionState, event: ev.StepsRecorded | ev.NodeStepsRecorded | ev.NodeStepsSummed) -> None:
     """Of one worker or of several of a node."""
     if not (told := told_by(event)):
         return
@@ -268,7 +268,11 @@ def _steps_recorded(state: SessionState, event: ev.StepsRecorded | ev.NodeStepsR
     if event.generation > 0 and not generation.ranks:
         detail = f"generation {event.generation}"
         state.membership.append(ev.MembershipChanged(at=begin, change="resumed", rank=told[0][0], detail=detail))
-    added = generation.add(told, event.epoch, aligned=all_new and aligned(event))
+    if summed := isinstance(event, ev.NodeStepsSummed):
+        state.summed_nodes.add(event.node)
+    elif state.summed_nodes:
+        state.summed_nodes.discard(event.node)
+    added = generation.add(told, event.epoch, aligned=all_new and aligned(event, told), summed=summed)
     if event.epoch is not None:
         for rank, *_ in told:
             _rank(state, rank).epoch = event.epoch
@@ -410,9 +414,7 @@ def _stands_for_s(node: NodeState, interval_s: float) -> float:
     return min(interval_s, LONGEST_INTERVALS * least) if least is not None else 0.0
 
 
-def _spent(
-    counted_j: float | None, watts: float | None, interval_s: float, stands_for_s: float
-) -> tuple[float | None, float]:
+def _spent(counted_j: float | None, watts: float | None, interval_s: float, stands_for_s: float) -> tuple[float | None, float]:
     """(joules, seconds) by a counter since the last sample, or else by the power for as long as that stands for."""
     if counted_j is not None:
         return counted_j, interval_s
@@ -566,6 +568,7 @@ _HANDLERS: dict[type, _Handler] = {
     ev.WorkerIdentified: _worker_identified,
     ev.StepsRecorded: _steps_recorded,
     ev.NodeStepsRecorded: _steps_recorded,
+    ev.NodeStepsSummed: _steps_recorded,
     ev.SpanRecorded: _span_recorded,
     ev.MetricsLogged: _metrics_logged,
     ev.ModelDescribed: _model_described,

@@ -249,6 +249,8 @@ class SessionState:
     """Those that are known by number."""
     printed: dict[int, dict[str, float]] = field(default_factory=dict)
     """Metrics by epoch, as rank 0 printed both."""
+    summed_nodes: set[str] = field(default_factory=set)
+    """Nodes of which the latest steps came as sums."""
     hang_watch: HangWatch = field(default_factory=HangWatch)
     spans: deque[Span] = field(default_factory=lambda: deque(maxlen=SPANS))
     membership: list[MembershipChanged] = field(default_factory=list)

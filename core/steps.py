@@ -99,7 +99,9 @@ class RankSteps:
     epoch: int | None = None
     micro_batches: int = 0
     durations: Quantiles = field(default_factory=Quantiles)
-    """In nanoseconds."""
+    """In nanoseconds; without `summed_steps`."""
+    summed_steps: int = 0
+    """Steps of which only sums over about a second came."""
     first_batches: list[Batch] = field(default_factory=list)
     """Those of the first EXACT_PREFIX steps, so that any warm-up within them can be taken off exactly."""
     checkpoints: Floats = field(default_factory=lambda: array("d"))
@@ -117,8 +119,8 @@ class RankSteps:
         """Of all steps."""
         return Totals.of(self.sums)
 
-    def add(self, batch: Batch, worker: str = "", epoch: int | None = None) -> None:
-        """Adds a batch; those of one worker come in order."""
+    def add(self, batch: Batch, worker: str = "", epoch: int | None = None, summed: bool = False) -> None:
+        """Adds a batch; those of one worker come in order. `summed`: its steps are means."""
         first_step, count, begin, end, columns, numbers = batch
         before = self.sums[0]
         if before < EXACT_PREFIX:
@@ -128,7 +130,10 @@ class RankSteps:
         self.sums = add_up([self.sums, batch.sums])
         if before + count > EXACT_PREFIX:
             self._checkpoint()
-        self.durations.extend(numbers[:count])
+        if summed:
+            self.summed_steps += count
+        else:
+            self.durations.extend(numbers[:count])
         told = None if columns is USUAL else batch.column("micro_batches")
         self.micro_batches += count if told is None else sum(number or 0 for number in told)
         self.batches.append(batch)
@@ -354,16 +359,22 @@ class Generation:
             return batch
         return batch.without_first(known.last_step + 1 - batch.first_step)
 
-    def add(self, told: list[tuple[int, str, Batch]], epoch: int | None, *, aligned: bool = False) -> Totals:
-        """Adds each batch to its rank and to the job, and gives the sums of all; the worker tells who had the rank."""
+    def add(
+        self, told: list[tuple[int, str, Batch]], epoch: int | None, *, aligned: bool = False, summed: bool = False
+    ) -> Totals:
+        """Adds each batch to its rank and to the job, and gives the sums of all; the worker tells who had the rank.
+
+        `summed`: the steps are means, which say nothing of who came late, or how long a single step took.
+        """
         ranks = self.ranks
         self.told += len(told)
         if compiled_fold is not None:
-            compiled_fold.add_batches(ranks, told, epoch, RankSteps, USUAL, EXACT_PREFIX, RECENT_STEPS)
+            compiled_fold.add_batches(ranks, told, epoch, RankSteps, USUAL, EXACT_PREFIX, RECENT_STEPS, summed)
         else:
             for rank, worker, batch in told:
                 if (made := ranks.get(rank)) is None:
                     made = ranks[rank] = RankSteps(rank)
-                made.add(batch, worker, epoch)
-        self.arrivals.add(told, self.world_size or max(len(ranks), 2))
+                made.add(batch, worker, epoch, summed)
+        if not summed:
+            self.arrivals.add(told, self.world_size or max(len(ranks), 2))
         return Totals.of(self.series.add([batch for _, _, batch in told], aligned=aligned))

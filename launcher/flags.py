@@ -54,7 +54,7 @@ _BY_SPELLING = {name: name for name in HOROVOD_FLAGS} | {
     spelling: name for name, spellings in _SPELLINGS.items() for spelling in spellings
 }
 
-_OWN_WITHOUT_VALUE = ("--headless", "--check", "--no-check", "--debug", "--help", "-h")
+_OWN_WITHOUT_VALUE = ("--headless", "--check", "--no-check", "--summaries", "--debug", "--help", "-h")
 _OWN_WITH_VALUE = ("--record", "--backend", "--preset", "--lost-after", "--samples-per-step", "--cycle", "--against")
 OWN_FLAGS: Mapping[str, int] = dict.fromkeys(_OWN_WITHOUT_VALUE, 0) | dict.fromkeys(_OWN_WITH_VALUE, 1)
 """Of `distmon run` itself -> number of values."""

@@ -50,10 +50,11 @@ class LaunchedJob:
         check: bool = True,
         agent: str = "",
         cycle: Cycle | None = None,
+        summaries: bool = False,
         debug: bool = False,
     ) -> None:
         """Other hosts are checked first, unless `check` is false; `agent` is where distmon-agent is there, if the user says so.
-        `cycle` lets hosts come and go.
+        `cycle` lets hosts come and go; with `summaries` nodes send sums of steps.
 
         Raises DistmonError when the recording cannot be made or the agent of this machine does not start.
         """
@@ -76,7 +77,7 @@ class LaunchedJob:
         self._ranks = RankWatch(self._why_silent, GRACE_S if plan.backend == "horovod" else LOADING_GRACE_S)
         self._ranks_lock = threading.Lock()
         keys = ViewerKeys(self._agents.viewer, {})
-        subscription = Subscription([self._agent.address], since_start=True, keys=keys)
+        subscription = Subscription([self._agent.address], since_start=True, keys=keys, summed=summaries)
         self._session = LiveSession(started, subscription, self._launcher_events, clock, self._recorder, self._observe)
         self._control: ControlSocket | None = None
         self._closer = threading.Thread(target=self._close_when_ended, name="distmon-closer", daemon=True)
@@ -97,6 +98,10 @@ class LaunchedJob:
     def poll(self) -> Iterator[AnyEvent]:
         """What has happened since the last call."""
         return self._session.poll()
+
+    def focus(self, node: str) -> None:
+        """Of this node each step is asked for, also where the others send sums."""
+        self._session.focus(node)
 
     def stop(self, signum: int = signal.SIGINT) -> None:
         """Ends the job: politely the first time, at once the second; returns at once. It does not start again then."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from distmon.core.events import AnyEvent, NodeJoined, NodeLeft, NoticeGiven, SessionEnded, SessionStarted, Ticked
+from distmon.tui.lateness import Lateness
 from distmon.wire.clock import SteadyClock
 from distmon.wire.subscription import Subscription
 
@@ -83,6 +84,8 @@ class LiveSession:
         self._watcher = watcher
         self._new_agents: deque[tuple[str, str]] = deque()
         self._old_agents: deque[str] = deque()
+        self._focus = ""
+        self._lateness = Lateness()
         self.unheard: frozenset[str] = frozenset()
         """Addresses of agents from which nothing has come yet."""
         self._subscription = subscription
@@ -118,6 +121,10 @@ class LiveSession:
             self._old_agents.append(instead_of)
         self._new_agents.append((address, agent_key))
 
+    def focus(self, node: str) -> None:
+        """Where sums of steps were asked for, each step of this node comes all the same."""
+        self._focus = node
+
     def wait_for_agents(self, timeout_s: float) -> bool:
         """Waits until every agent that was heard has said goodbye; False when one is silent for longer."""
         return self._quiet.wait(timeout_s)
@@ -143,11 +150,12 @@ class LiveSession:
         try:
             while not self._ending.is_set():
                 self._change_agents()
+                self._subscription.focus(self._focus)
                 self._take(self._launcher_events())
                 self._take(self._subscription.poll(POLL_S))
                 now = self._clock.now()
                 if now >= next_tick:
-                    self._take([Ticked(at=now)])
+                    self._take([Ticked(at=now), *self._late(now)])
                     next_tick = max(next_tick + TICK_S, now)
                     self._flush_soon = True
                     self.unheard = frozenset(link.address for link in self._subscription.status() if link.heard is None)
@@ -164,6 +172,10 @@ class LiveSession:
             self._subscription.close()
             if self._sink is not None:
                 self._sink.close()
+
+    def _late(self, now: float) -> list[AnyEvent]:
+        text = self._lateness.look(now, self._subscription.lags())
+        return [NoticeGiven(at=now, severity="warning", text=text)] if text else []
 
     def _change_agents(self) -> None:
         while self._old_agents:

@@ -142,6 +142,10 @@ class Job(Target, Protocol):
         """Whether it is to start again once it has ended."""
         ...
 
+    def focus(self, node: str) -> None:
+        """Of this node each step is asked for, also where the others send sums."""
+        ...
+
     def stop(self) -> None:
         """Begin to end it; returns at once."""
         ...

@@ -80,6 +80,12 @@ class ClockOffset:
         self._exchanges: deque[Estimate] = deque(maxlen=EXCHANGES_KEPT)
         self._told: Estimate | None = None
 
+    @property
+    def certain_s(self) -> float:
+        """The offset as far as it is larger than its own error, else 0."""
+        told = self._told
+        return told.offset_s if told is not None and abs(told.offset_s) > told.round_trip_s / 2 else 0.0
+
     def exchange(self, sent_ns: int, heard_ns: int, answered_ns: int, received_ns: int) -> Estimate | None:
         """Takes one: sent and received here, heard and answered there. Gives the estimate if it is news."""
         round_trip_ns = (received_ns - sent_ns) - (answered_ns - heard_ns)

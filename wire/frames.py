@@ -73,6 +73,8 @@ class Request(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Frames that may be under way at once."""
     bodies: Annotated[int, Meta(ge=1, le=1000)] = 1
     """So many may come in one message: what each costs both sides is mostly not for its bytes."""
+    summed: bool = False
+    """Steps may come as sums per event (`NodeStepsSummed`)."""
     minor: _Count = 2
     """Of the format of events that the viewer knows. Those before 3 do not say it; `wire.older` has what they are sent."""
 

@@ -19,6 +19,7 @@ from distmon.wire.frames import MAX_BODIES, MAX_BODY_BYTES, WIRE_VERSION, BadFra
 from distmon.wire.gate import Gate, user_of
 from distmon.wire.older import NODE_STEPS_SINCE, for_older
 from distmon.wire.sockets import bind_router, make_room_for_strangers
+from distmon.wire.summed import in_sums
 
 MAX_VIEWERS = 64
 MAX_STRANGERS = 4096
@@ -51,6 +52,7 @@ class _Viewer:
         self.window = request.window
         self.bodies = min(request.bodies, MAX_BODIES)
         self.older = request.minor < NODE_STEPS_SINCE
+        self.summed = request.summed
         self.heard = time.monotonic()
         self.stored.update(request.stored)
         self.asked_ns = None if request.sent_ns is None else (request.sent_ns, now_ns)
@@ -298,7 +300,11 @@ class Publisher:
             viewer.cursors[name] = 0
             viewer.begins[name] = 0 if viewer.history_s is None else backlog.since(time.time() - viewer.history_s)
         piece = backlog.slice_from(viewer.cursors[name], viewer.begins.get(name, 0))
-        return for_older(piece, viewer.cursors[name]) if piece is not None and viewer.older else piece
+        if piece is None:
+            return None
+        if viewer.summed:
+            return in_sums(piece)
+        return for_older(piece, viewer.cursors[name]) if viewer.older else piece
 
     def _header(self, name: str, piece: Slice, clock: tuple[int, int, int] | None) -> Header:
         node, boot, _ = name.rsplit("/", 2)

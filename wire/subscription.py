@@ -67,7 +67,13 @@ class _Cursor:
 class _Link:
     """One agent: what was received of it, and the requests that it is owed."""
 
-    def __init__(self, address: str, routing_id: bytes, since_start: bool, resume: Resume, history_s: float | None) -> None:
+    def __init__(
+        self, address: str, routing_id: bytes, since_start: bool, resume: Resume, history_s: float | None, summed: bool
+    ) -> None:
+        self.summed = summed
+        """Whether it is asked for sums of steps."""
+        self.lag_s = 0.0
+        """The largest delay, from its making to its arrival, of what came since this was last asked for."""
         self.address = address
         self.routing_id = routing_id
         self.connected = False
@@ -114,6 +120,7 @@ class _Link:
             window=_WINDOW,
             bodies=MAX_BODIES,
             minor=FORMAT_MINOR,
+            summed=self.summed,
             sent_ns=now_ns,
         )
         return encode_request(request)
@@ -149,6 +156,8 @@ class _Link:
         known_before = cursor.next_seq or 0
         fresh = [event for event in new if event.seq >= known_before]
         self._advance(cursor, header, fresh, events)
+        if fresh and not header.history:
+            self.lag_s = max(self.lag_s, now_ns / 1e9 - fresh[-1].at - self.offset.certain_s)
         events.extend(fresh)
         for error in bad:
             if isinstance(error, UnknownKind):
@@ -209,7 +218,8 @@ class Subscription:
     """Follows the agents at these addresses, now or whenever they appear.
 
     `since_start` says that events missed before the first contact are a gap too. `resume` is the `position` of an earlier
-    subscription, which this one goes on from; of what it does not name, `history_s` asks for the last seconds only. Raises
+    subscription, which this one goes on from; of what it does not name, `history_s` asks for the last seconds only. `summed` asks
+    for sums of steps instead of each, but of the node in focus; the full rate stays with the agents. Raises
     UsageError for an address that is not allowed, and DistmonError for more agents than this process may have files open.
     """
 
@@ -221,9 +231,12 @@ class Subscription:
         keys: ViewerKeys | None = None,
         resume: Resume = _NOTHING,
         history_s: float | None = None,
+        summed: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._since_start = since_start
+        self._summed = summed
+        self._focus = ""
         self._keys = keys
         self._resume = resume
         self._history_s = history_s
@@ -250,7 +263,7 @@ class Subscription:
         lock = AgentLock(self._keys.own, agent_key) if self._keys and agent_key else None
         make_room(len(self._links) + 1)
         self._names += 1
-        link = _Link(address, b"agent %d" % self._names, self._since_start, self._resume, self._history_s)
+        link = _Link(address, b"agent %d" % self._names, self._since_start, self._resume, self._history_s, self._summed)
         check_address(address, binding=False, keyed=lock is not None)
         self._to_connect.append((link, lock))
         self._links[address] = self._by_routing_id[link.routing_id] = link
@@ -263,6 +276,24 @@ class Subscription:
             del self._by_routing_id[link.routing_id]
             if link.connected:
                 self._socket.disconnect(address)
+
+    def focus(self, node: str) -> None:
+        """Of this node each step comes, where the others send sums; of none with an empty name."""
+        if node == self._focus:
+            return
+        self._focus = node
+        for link in self._links.values():
+            summed = self._summed and link.node != node
+            if link.summed != summed:
+                link.summed = summed
+                link.request_due = self._look_for_due = 0.0
+
+    def lags(self) -> dict[str, float]:
+        """Node -> the largest delay in seconds, from its making to its arrival, of what came since the last call."""
+        found = {link.node: link.lag_s for link in self._links.values() if link.node}
+        for link in self._links.values():
+            link.lag_s = 0.0
+        return found
 
     def poll(self, timeout_s: float) -> list[AnyEvent]:
         """The events that have arrived; waits up to `timeout_s` for the first, and gives [] when there are none."""

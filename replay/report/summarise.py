@@ -72,7 +72,7 @@ def summarise(
         distmon_version=plain(state.distmon_version),
         summary=_summary(state, sizes),
         unknown_kinds={plain(kind): times for kind, times in sorted(state.unknown_kinds.items())},
-        notes=(notes or []) + _import_warnings(state) + _lost_output(state) + _silent_nodes(state),
+        notes=(notes or []) + _import_warnings(state) + _lost_output(state) + _silent_nodes(state) + _summed_steps(state),
         reasons=_reasons(state, throughput, overalls),
     )
 
@@ -287,6 +287,17 @@ def _lost_output(state: SessionState) -> list[str]:
         return []
     written = count(state.output_dropped + state.output_lines, "line")
     return [f"{state.output_dropped:,} of {written} of the ranks' output lost: they came faster than distmon could take"]
+
+
+def _summed_steps(state: SessionState) -> list[str]:
+    ranks = [rank for generation in state.generations.values() for rank in generation.ranks.values()]
+    summed, steps = sum(rank.summed_steps for rank in ranks), sum(rank.sums[0] for rank in ranks)
+    if not summed:
+        return []
+    return [
+        f"{summed:,} of {steps:,} steps of single ranks came as sums of about a second: their times are means, which hide what "
+        "a single step took and who was late; the agents' journals have each (distmon pull)"
+    ]
 
 
 def _silent_nodes(state: SessionState) -> list[str]:

@@ -62,6 +62,28 @@ def test_a_slow_link_is_no_slow_rank() -> None:
     assert last[0].gain_percent[0] <= 5 / 1.05 <= last[0].gain_percent[1]
 
 
+def test_waits_that_are_unseen_at_first_are_nothing_to_hold_later_ones_against() -> None:
+    """The state was left with a division by zero."""
+    state = SessionState()
+    for first in range(0, 1200, 10):
+        for rank in (0, 1):
+            told = ev.StepsRecorded(
+                at=1e9 + first / 10,
+                node="n",
+                worker=f"w{rank}",
+                rank=rank,
+                generation=0,
+                first_step=first,
+                origin=1e9 + first / 10 - 1,
+                start_ns=list(range(0, 10**9, 10**8)),
+                duration_ns=[10**8] * 10,
+                exposed_communication_ns=[10**6 + rank] * 10 if first >= 600 else None,
+            )
+            apply(state, told)
+    arrivals = state.generations[0].arrivals
+    assert (arrivals.blocks, arrivals.weighed) == (240, 120) and arrivals.usual_step_ns == pytest.approx(1e8)
+
+
 @pytest.mark.parametrize("after_s", [0.07, 0.055])
 def test_a_compute_that_gets_faster_is_no_slow_network(after_s: float) -> None:
     """The transfer is a larger share of the step then, and as long as it was."""

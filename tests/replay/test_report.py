@@ -22,6 +22,7 @@ from distmon.core.comparison import run_values
 from distmon.core.epoch_comparison import epoch_run
 from distmon.core.fold import apply
 from distmon.core.state import SessionState
+from distmon.core.step_sums import summed
 from distmon.core.synthetic import Script, session
 from distmon.replay.recorder import Recorder
 from distmon.replay.report import model
@@ -201,6 +202,15 @@ def test_a_phase_missing_in_some_steps_is_said_with_their_number() -> None:
     assert "ranks.0+1.exposed_communication" not in found.reasons
     blind = without(events, compute_ns=None)
     assert summarise(blind).reasons["ranks.0+1.compute"] == "traced"
+
+
+def test_steps_that_came_as_sums_are_a_note() -> None:
+    state = SessionState()
+    for event in session(Script(ranks=2, nodes=1, seconds=20)):
+        apply(state, summed(event) or event if isinstance(event, ev.StepsRecorded) and event.rank == 1 else event)
+    [note] = [note for note in summarise(state).notes if "sums" in note]
+    steps = state.generations[0].ranks[1].sums[0]
+    assert note.startswith(f"{steps:,} of {2 * steps:,} steps of single ranks came as sums of about a second")
 
 
 def test_lost_output_and_silent_nodes_are_notes() -> None:

@@ -54,6 +54,10 @@ class FakeJob:
     restarting: bool = False
     hosts: dict[str, int] | None = None
     acted: list[AnyAction] = field(default_factory=list)
+    focused: str = ""
+
+    def focus(self, node: str) -> None:
+        self.focused = node
 
     def stop(self) -> None:
         self.stopped += 1

@@ -39,6 +39,9 @@ class RunningJob:
     def act(self, action: AnyAction) -> str:
         return action.NAME
 
+    def focus(self, node: str) -> None:
+        pass
+
     def stop(self) -> None:
         self.running = False
         os.write(1, b"job stopped")

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from distmon.core import events as ev
 from distmon.core.events import AnyEvent
+from distmon.core.step_sums import summed
 from distmon.core.synthetic import Script, session
 from distmon.launcher.actions import AddHost, AnyAction, DrainHost, RestartJob, SignalRank, StopJob
 from distmon.tui.screens.acting import FIXED_HOSTS, NO_JOB
@@ -29,6 +31,21 @@ DONE: dict[str, AnyAction] = {
     "add host": AddHost("n2:2"),
     "drain host": DrainHost("n1"),
 }
+
+
+async def test_the_node_that_is_looked_at_is_the_one_whose_steps_all_come(
+    open_app: OpenApp, settle: Settle, text_grid: Grid, fake_job: type[FakeJob]
+) -> None:
+    job = fake_job()
+    sums = [summed(event) for event in RUNNING if isinstance(event, ev.StepsRecorded)]
+    last = [event for event in sums if event is not None][-1:]
+    told = [replace(event, first_steps=[event.first_steps[0] + event.counts[0]]) for event in last]
+    async with open_app([*RUNNING, *told], job=job) as (app, pilot, _):
+        await settle(pilot)
+        assert "sums of 1 node " in text_grid(app)[0] and job.focused == ""
+        app.cockpit.go("node", "n0")
+        await settle(pilot)
+        assert job.focused == "n0"
 
 
 @pytest.mark.parametrize("name", KEYS)

@@ -30,6 +30,7 @@ EPILOG = """\
 Ends with Ctrl-C. Started again with the same file it goes on where it was: what the agents' journals hold of the time between
 is recorded too, once. What they no longer hold is recorded as a gap with its length.
 """
+SUMMARIES_HELP = "of each second of a rank the sums, in place of each step: for a link or a machine that cannot take them all"
 _LOOK_EVERY_S = 0.2
 
 
@@ -37,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     parser.add_argument("file", type=Path, metavar="FILE", help="the recording, .jsonl or .jsonl.zst")
     parser.add_argument("--connect", metavar="ADDRESS", action="append", help="an agent's address or name; may be given again")
+    parser.add_argument("--summaries", action="store_true", help=SUMMARIES_HELP)
     parser.add_argument("--for", type=float, metavar="SECONDS", dest="seconds", help="end after this time")
 
 
@@ -49,7 +51,9 @@ def run(arguments: argparse.Namespace) -> int:
     started = SessionStarted(at=clock.now(), session_id=new_session_id(), distmon_version=version("distmon"))
     recorder = Recorder(path, append=goes_on)
     try:
-        subscription = Subscription(addresses, since_start=goes_on, keys=keys, resume=resume, clock=clock.now)
+        subscription = Subscription(
+            addresses, since_start=goes_on, keys=keys, resume=resume, summed=arguments.summaries, clock=clock.now
+        )
     except DistmonError:
         recorder.close()
         raise

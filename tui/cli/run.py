@@ -31,6 +31,7 @@ from distmon.launcher.spec import LOST_AFTER_S, JobSpec
 from distmon.replay.paths import new_recording, remove_recording
 from distmon.tui.cli.doctor import show_check
 from distmon.tui.cli.onward import Left, go_on, left
+from distmon.tui.cli.record import SUMMARIES_HELP
 from distmon.tui.cli.replay import opening
 from distmon.tui.cli.sessions import label, resolve
 from distmon.tui.format import clean
@@ -66,6 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="samples that one rank trains in a step, where distmon cannot see it from the data loader",
     )
+    parser.add_argument("--summaries", action="store_true", help=SUMMARIES_HELP)
     parser.add_argument(
         "--cycle", metavar="FIXED:ELASTIC@PERIOD", help="hosts that come and go while the job runs, as in 4:4@10m; needs --min-np"
     )
@@ -155,7 +157,17 @@ def _run_once(spec: JobSpec, arguments: argparse.Namespace) -> Ran:
             return Ran(Left(show_check(plan, agent, as_json=False)))
         with _recording(arguments.record, script_of(spec.command), session_id, state) as recording:
             check = not arguments.no_check
-            job = LaunchedJob(plan, folder, recording, session_id, check=check, agent=agent, cycle=cycle, debug=arguments.debug)
+            job = LaunchedJob(
+                plan,
+                folder,
+                recording,
+                session_id,
+                check=check,
+                agent=agent,
+                cycle=cycle,
+                summaries=arguments.summaries,
+                debug=arguments.debug,
+            )
             show_app = not arguments.headless and can_show_app()
             ran = _with_screen(job, state, first) if show_app else Ran(Left(_without_screen(job, state)), job.restarting)
         if job.recording_failed:

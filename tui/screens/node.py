@@ -65,6 +65,8 @@ class NodeDetail(Page):
         if self.key != node.node:
             self.key = node.node
             self.frame.page_changed()
+        if self.frame.job is not None:
+            self.frame.job.focus(self.key)
         view = self.time_view
         self.load.show(node_page.load_chart(facts, node, view))
         self.power.show(node_page.power_chart(facts, node, view))

@@ -59,6 +59,8 @@ def _size(facts: Facts, palette: Palette) -> Line:
         )
         nodes = present(facts)
         line.add(f" on {nodes} node" + "s" * (nodes != 1) + "  ", style("muted"))
+    if summed := len(facts.state.summed_nodes):
+        line.add(f"sums of {summed:,} node" + "s" * (summed != 1) + "  ", style("warn"))
     if facts.generation:
         line.add(f"round {facts.generation}  ", style("muted"))
     return line.add(duration(facts.progress.elapsed_s), style("text", bold=True)).add(" ", style("text"))
