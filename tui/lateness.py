@@ -16,12 +16,16 @@ class Lateness:
         self._said = False
 
     def look(self, now: float, lags: Mapping[str, float]) -> str:
-        """Takes the delays in seconds since the last look. Gives a line to say, once."""
-        self._late = {node: self._late.get(node, (now, lag)) for node, lag in lags.items() if lag >= LATE_S}
-        lasting = {node: lags[node] for node, (since, _) in self._late.items() if now - since >= FOR_S}
-        growing = {node: lag for node, lag in lasting.items() if lag >= self._late[node][1]}
-        for node in lasting:
-            self._late[node] = (now, lags[node])
+        """Takes the delays in seconds of what came since the last look. Gives a line to say, once."""
+        growing: dict[str, float] = {}
+        for node, lag in lags.items():
+            since, first = self._late.setdefault(node, (now, lag))
+            if lag < LATE_S:
+                del self._late[node]
+            elif now - since >= FOR_S:
+                self._late[node] = (now, lag)
+                if lag >= first:
+                    growing[node] = lag
         if self._said or not growing:
             return ""
         self._said = True

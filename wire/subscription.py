@@ -72,7 +72,7 @@ class _Link:
     ) -> None:
         self.summed = summed
         """Whether it is asked for sums of steps."""
-        self.lag_s = 0.0
+        self.lag_s: float | None = None
         """The largest delay, from its making to its arrival, of what came since this was last asked for."""
         self.address = address
         self.routing_id = routing_id
@@ -157,7 +157,7 @@ class _Link:
         fresh = [event for event in new if event.seq >= known_before]
         self._advance(cursor, header, fresh, events)
         if fresh and not header.history:
-            self.lag_s = max(self.lag_s, now_ns / 1e9 - fresh[-1].at - self.offset.certain_s)
+            self.lag_s = max(self.lag_s or 0.0, now_ns / 1e9 - fresh[-1].at - self.offset.certain_s)
         events.extend(fresh)
         for error in bad:
             if isinstance(error, UnknownKind):
@@ -290,9 +290,9 @@ class Subscription:
 
     def lags(self) -> dict[str, float]:
         """Node -> the largest delay in seconds, from its making to its arrival, of what came since the last call."""
-        found = {link.node: link.lag_s for link in self._links.values() if link.node}
+        found = {link.node: link.lag_s for link in self._links.values() if link.lag_s is not None}
         for link in self._links.values():
-            link.lag_s = 0.0
+            link.lag_s = None
         return found
 
     def poll(self, timeout_s: float) -> list[AnyEvent]:
