@@ -570,7 +570,7 @@ class GpuReading(Part, frozen=True, kw_only=True):
     processes: list[GpuProcess] = []
     ranks: list[int] = []
     unavailable: dict[str, str] = {}
-    """Field name, or "all" -> why it has no value."""
+    """Field name, "all", or "others" (all that are not named here) -> why it has no value."""
     notes: dict[str, str] = {}
     """Field name -> what to know about its value: that it is uncertain, or measured in another way."""
     age_s: dict[str, Measure] = {}

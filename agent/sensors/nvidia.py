@@ -30,9 +30,9 @@ _SETTLING_S = 3.0
 """After the driver is loaded, a GPU with ECC looks busy for a moment."""
 _LOG_EVERY_NS = 2 * 10**9 - 50_000_000
 _OK, _LOST, _SILENT, _UNREADABLE = "ok", "lost", "silent", "unreadable"
-_OF_AN_INSTANCE = "not reported for a MIG instance"
+_OF_AN_INSTANCE = {"others": "not reported for a MIG instance"}
+_ONE_COUNT = "its counter has not been read in two samples in a row"
 _FROM_THE_LOG = "from the kernel's log: the driver hands out no events"
-_OF_WHOLE_GPUS = ("utilization_percent", "power_w", "temperature_c")
 _ACTIVITY = (*gpm.FIELDS, "utilization_percent")
 
 
@@ -273,6 +273,9 @@ def _readings(row: _Row, condition: _Condition, fresh: Answer | None, now_ns: in
         return [GpuReading(**who, state=condition.state, unavailable={"all": reason})]
     values = last.slow_values | last.values
     values["energy_j"] = _energy_j(row, fresh)
+    missing = last.unavailable
+    if values["energy_j"] is None and "energy_j" not in missing:
+        missing = missing | {"energy_j": _ONE_COUNT}
     if last.instances:
         in_instances = {pid for _, of in last.instances for pid, _ in of.get("processes", ())}
         values["processes"] = [pair for pair in values.get("processes", ()) if pair[0] not in in_instances]
@@ -284,7 +287,7 @@ def _readings(row: _Row, condition: _Condition, fresh: Answer | None, now_ns: in
         name=row.name,
         last_xid=row.last_xid,
         **values,
-        unavailable=last.unavailable,
+        unavailable=missing,
         notes=last.notes | _doubts(values, row.energy_mj) if values.get("utilization_percent") else last.notes,
         age_s=_ages(last, now_ns),
     )
@@ -304,7 +307,6 @@ def _doubts(values: dict[str, Any], energy_mj: int | None) -> dict[str, str]:
 
 def _instance_reading(index: int, instance: Instance, values: dict[str, Any], ages: dict[str, float]) -> GpuReading:
     activity = {name: values[name] for name in _ACTIVITY if name in values}
-    missing = dict.fromkeys([name for name in _OF_WHOLE_GPUS if name not in activity], _OF_AN_INSTANCE)
     return GpuReading(
         index=index,
         instance=instance.number,
@@ -313,7 +315,7 @@ def _instance_reading(index: int, instance: Instance, values: dict[str, Any], ag
         memory_used_bytes=values.get("memory_used_bytes"),
         memory_total_bytes=values.get("memory_total_bytes"),
         processes=_processes(values.get("processes", ())),
-        unavailable=missing,
+        unavailable=values["unavailable"] | _OF_AN_INSTANCE,
         age_s={name: ages[_ACTIVITY[0]] for name in activity if _ACTIVITY[0] in ages},
         **activity,
     )

@@ -82,18 +82,18 @@ SLOW = (
 """What changes slowly or takes long to ask; between samples."""
 
 COUNTERS = (
-    ("pcie_received_bytes_per_s", "NVML_FI_DEV_PCIE_COUNT_RX_BYTES", 0, 1),
-    ("pcie_sent_bytes_per_s", "NVML_FI_DEV_PCIE_COUNT_TX_BYTES", 0, 1),
     ("nvlink_received_bytes_per_s", "NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX", SUM_OF_LINKS, 1024),
     ("nvlink_sent_bytes_per_s", "NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX", SUM_OF_LINKS, 1024),
 )
-"""(field, NVML's field of a counter, its scope, bytes per count): asked in one call, with the slow ones."""
+"""(field, NVML's field of a counter, its scope, bytes per count): asked in one call, with the slow ones. The bus has such
+counters too, of 32 bits: at its full rate they start over every tenth of a second, so that no rate can be told from them."""
 
+NOT_REPORTED = "this GPU does not report it"
 _UNINITIALIZED, _NOT_SUPPORTED, _NO_PERMISSION, _DRIVER_NOT_LOADED, _FUNCTION_NOT_FOUND = 1, 3, 4, 9, 13
 _GPU_IS_LOST, _RESET_REQUIRED, _VERSION_MISMATCH, _GPU_NOT_FOUND, _UNKNOWN = 15, 16, 18, 28, 999
 _WORDS = {
     _UNINITIALIZED: "the NVIDIA driver was unloaded",
-    _NOT_SUPPORTED: "this GPU does not report it",
+    _NOT_SUPPORTED: NOT_REPORTED,
     _NO_PERMISSION: "no permission to read it",
     _DRIVER_NOT_LOADED: "the NVIDIA driver is not loaded",
     _FUNCTION_NOT_FOUND: "the NVIDIA driver is too old to report it",

@@ -11,6 +11,7 @@ from typing import Any
 from distmon.agent.sensors.base import rate, why
 from distmon.agent.sensors.nvidia_calls import (
     COUNTERS,
+    NOT_REPORTED,
     PROCESSES,
     SLOW,
     Call,
@@ -28,6 +29,9 @@ _TRY_AGAIN_NS = 4 * 10**9
 """How often a lost GPU is looked for."""
 _MEMORY = tuple(MEMORY.fields)
 _FAST_FIELDS = tuple(name for call in FAST for name in call.fields)
+_SLOW_FIELDS = (*(name for call in SLOW for name in call.fields), *(counter[0] for counter in COUNTERS), *FIELDS)
+_NOT_ASKED_YET = "it has not been asked yet"
+_UNKNOWN = "the driver does not know it now"
 _IN_INSTANCES = "it is split into instances, which report it themselves"
 _SHARED = "system memory, which this GPU shares"
 
@@ -76,7 +80,7 @@ class NvidiaDevice:
         self._counts: dict[str, tuple[int, int]] = {}
         """Field of a counter -> its last value and when."""
         self._slow_values: dict[str, Any] = {}
-        self._slow_reasons: dict[str, str] = {}
+        self._slow_reasons: dict[str, str] = dict.fromkeys(_SLOW_FIELDS, _NOT_ASKED_YET)
         self._slow_taken_ns: int | None = None
         self._instances: list[Instance] = []
         self._gpms: dict[int | None, Gpm] = {}
@@ -217,8 +221,8 @@ class NvidiaDevice:
             reasons[into] = "its counter has not been read twice"
 
     def _share_memory(self, answer: Answer) -> None:
-        """A GPU without memory of its own (Grace's small siblings, Jetson) uses the system's."""
-        if _MEMORY[0] in self._never:
+        """A GPU without memory of its own (Grace's small siblings, Jetson) uses the system's; one that may not be asked may not."""
+        if self._never.get(_MEMORY[0]) == NOT_REPORTED:
             try:
                 answer.values.update(zip(_MEMORY, self._system_memory(), strict=True))
             except OSError as error:
@@ -229,18 +233,20 @@ class NvidiaDevice:
                     del answer.unavailable[name]
 
     def _read_instance(self, instance: Instance) -> dict[str, Any]:
-        values: dict[str, Any] = {}
-        found, refusals = instance.memory.ask()
-        values.update(found)
-        for _, code in refusals:
+        """What it says, with its reasons under `unavailable`. Raises NVMLError when the GPU is gone."""
+        reasons: dict[str, str] = {}
+        values, refusals = instance.memory.ask()
+        for call, code in refusals:
             if is_loss(error := self._nvml.NVMLError(code)):
                 raise error
+            reasons.update(dict.fromkeys(call.fields, in_words(error)))
         try:
             values.update(zip(PROCESSES.fields, PROCESSES.ask(self._nvml, instance.handle), strict=True))
         except self._nvml.NVMLError as error:
             if is_loss(error):
                 raise
-        return values | self._activity.get(instance.number, {})
+            reasons.update(dict.fromkeys(PROCESSES.fields, in_words(error)))
+        return values | self._activity.get(instance.number, {}) | {"unavailable": reasons}
 
     def read_slow(self, now_ns: int) -> None:
         """Asks what changes slowly or takes long, for the answers to come."""
@@ -248,7 +254,7 @@ class NvidiaDevice:
         reasons: dict[str, str] = {}
         try:
             self._read_counters(now_ns, values, reasons)
-            self._ask_slow([call for call in SLOW if not values.keys() >= set(call.fields)], values, reasons)
+            self._ask_slow(SLOW, values, reasons)
             self._instances = self._find_instances()
             self._read_activity(values, reasons)
         except self._nvml.NVMLError:
@@ -260,6 +266,7 @@ class NvidiaDevice:
         if "last_xid" in self._never:
             reasons["last_xid"] = self._never["last_xid"]
         reasons = {name: reason for name, reason in reasons.items() if values.get(name) is None}
+        reasons.update([(name, _UNKNOWN) for name, value in values.items() if value is None and name not in reasons])
         self._slow_values, self._slow_reasons, self._slow_taken_ns = values, reasons, now_ns
 
     def _read_activity(self, values: dict[str, Any], reasons: dict[str, str]) -> None:
@@ -278,26 +285,32 @@ class NvidiaDevice:
             self._activity = {}
             if is_lasting(error):
                 self._never["gpm"], self._gpms = in_words(error), {}
-        values.update((name, self._activity.get(None, {}).get(name)) for name in FIELDS)
-        reasons.update(dict.fromkeys(FIELDS, self._never.get("gpm", _IN_INSTANCES if self._instances else NOT_YET)))
+        whole = self._activity.get(None, {})
+        values.update((name, whole.get(name)) for name in FIELDS)
+        missing = _IN_INSTANCES if self._instances else NOT_REPORTED if whole else NOT_YET
+        reasons.update(dict.fromkeys(FIELDS, self._never.get("gpm", missing)))
 
     def _find_instances(self) -> list[Instance]:
+        """Those that this process may see: a container has its own ones. Raises NVMLError when the GPU is gone."""
         nvml = self._nvml
         try:
             if "mig" in self._never or not nvml.nvmlDeviceGetMigMode(self._handle)[0]:
                 return []
+            places = range(nvml.nvmlDeviceGetMaxMigDeviceCount(self._handle))
         except nvml.NVMLError as error:
             if is_lasting(error):
                 self._never["mig"] = in_words(error)
             return []
         found: list[Instance] = []
-        for position in range(nvml.nvmlDeviceGetMaxMigDeviceCount(self._handle)):
+        for place in places:
             try:
-                handle = nvml.nvmlDeviceGetMigDeviceHandleByIndex(self._handle, position)
-            except nvml.NVMLError_NotFound:
-                continue
-            number = nvml.nvmlDeviceGetGpuInstanceId(handle)
-            uuid, name = nvml.nvmlDeviceGetUUID(handle), nvml.nvmlDeviceGetName(handle)
+                handle = nvml.nvmlDeviceGetMigDeviceHandleByIndex(self._handle, place)
+                number = nvml.nvmlDeviceGetGpuInstanceId(handle)
+                uuid, name = nvml.nvmlDeviceGetUUID(handle), nvml.nvmlDeviceGetName(handle)
+            except nvml.NVMLError as error:
+                if is_loss(error):
+                    raise
+                continue  # none there, one that is another container's, or one that was unmade just now
             found.append(Instance(number, uuid, name, handle, Questions(nvml, handle, (MEMORY,))))
         return found
 

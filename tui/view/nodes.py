@@ -26,7 +26,7 @@ from distmon.tui.widgets.meter import cores, load_role, meter, sparkline
 HEIGHTS = (9, 6, 5, 4, 3, 2, 1)
 """A card is one line, two, or a block with a meter per line and a blank below; the tallest has the last minutes too."""
 HISTORY_HEIGHT = 9
-_GPU_SHOWN = ("all", "utilization_percent", "memory_used_bytes", "memory_total_bytes", "power_w", "temperature_c")
+_GPU_SHOWN = ("all", "others", "utilization_percent", "memory_used_bytes", "memory_total_bytes", "power_w", "temperature_c")
 """Of what a GPU does not have, the reasons are given for what its line shows."""
 _UTILIZATION_MEANS = "the share of time in which any kernel ran, however small"
 SORTS = ("node", "cpu", "memory", "power", "gpu")
