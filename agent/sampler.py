@@ -14,7 +14,7 @@ from distmon.agent.sensors import SOURCES, Source
 from distmon.agent.sensors.base import REAL_ROOTS, Notice, Reading, Roots, Sensor, why
 from distmon.agent.sensors.cgroup import ControlGroupSensor
 from distmon.agent.sensors.infiniband import InfinibandSensor
-from distmon.agent.sensors.jetson_gpu import joined_gpus
+from distmon.agent.sensors.joined_gpus import joined_gpus
 from distmon.agent.sensors.network import NetworkSensor
 from distmon.agent.sensors.processes import ProcessSensor
 from distmon.core.events import NodeSampled
@@ -112,11 +112,16 @@ def _both(name: str, before: Any, value: Any) -> Any:
     """What two sources say of a field: all devices of both, or else the later one's word."""
     if not _is_value(value):
         return value if before is None else before
-    if isinstance(value, dict):
-        return {**(before or {}), **value}
+    if name == "sources":
+        return _both_sources(before, value)
     if before and name == "gpus":
         return joined_gpus(before, value)
     return [*before, *value] if before and name in _ADDED_UP else value
+
+
+def _both_sources(before: dict[str, str], after: dict[str, str]) -> dict[str, str]:
+    """By field; both of one that two programs gave together."""
+    return before | {name: f"{before[name]}, {source}" if name in before else source for name, source in after.items()}
 
 
 def _is_value(value: object) -> bool:

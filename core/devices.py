@@ -1,4 +1,5 @@
-"""Which GPU a rank uses, from what its environment lets it see: CUDA's rules for CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER.
+"""Which GPU a rank uses, from what its environment lets it see: CUDA's rules for CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER,
+and ROCm's for ROCR_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES.
 
 The driver's own numbers, which monitors show, know nothing of these variables. A rank takes the device of its local rank
 among those that it sees, as Horovod's examples do; where the driver lists a rank's process on a GPU, that says more than this.
@@ -7,8 +8,9 @@ among those that it sees, as Horovod's examples do; where the driver lists a ran
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+ROCM_VISIBLE, HIP_VISIBLE = "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"
 VISIBLE, ORDER, BY_BUS = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "PCI_BUS_ID"
 
 
@@ -50,10 +52,27 @@ def device_of(devices: Sequence[Device], environment: Mapping[str, str], local_r
 
 
 def visible_devices(devices: Sequence[Device], environment: Mapping[str, str]) -> list[Place]:
-    """What CUDA shows to a process, in its order. Entries from the first bad one on are hidden; a repeated device hides all."""
-    value = environment.get(VISIBLE)
+    """What CUDA or HIP shows to a process, in its order. Of a machine with GPUs of both makers only NVIDIA's are told."""
+    nvidia = [device for device in devices if not _is_amd(device)]
+    order = sorted(nvidia or devices, key=lambda device: device.index)
+    if nvidia:
+        return _usable(_shown(order, environment.get(VISIBLE)))
+    # ROCm hides devices, then HIP, which heeds CUDA's variable as well, counts the rest anew and hides of these.
+    for value in (environment.get(ROCM_VISIBLE), environment.get(HIP_VISIBLE, environment.get(VISIBLE))):
+        numbered = [replace(device, index=number) for number, device in enumerate(order)]
+        order = [order[place.index] for place in _shown(numbered, value)]
+    return [Place(device.index) for device in order]
+
+
+def _is_amd(device: Device) -> bool:
+    """NVIDIA's UUIDs begin with GPU-; AMD's do not, and its driver may tell none."""
+    return not device.uuid.startswith("GPU-") if device.uuid else device.name.startswith("AMD")
+
+
+def _shown(devices: Sequence[Device], value: str | None) -> list[Place]:
+    """By one variable. Entries from the first bad one on are hidden; a repeated device hides all."""
     if value is None:
-        return _usable([_whole(device) for device in sorted(devices, key=lambda device: device.index)])
+        return [_whole(device) for device in devices]
     places: list[Place] = []
     for entry in value.split(","):
         place = _find(devices, entry.strip())
@@ -62,7 +81,7 @@ def visible_devices(devices: Sequence[Device], environment: Mapping[str, str]) -
         if place in places:
             return []
         places.append(place)
-    return _usable(places)
+    return places
 
 
 def _find(devices: Sequence[Device], entry: str) -> Place | None:
@@ -78,7 +97,10 @@ def _find(devices: Sequence[Device], entry: str) -> Place | None:
         instances = [(d.index, number, uuid) for d in devices for number, uuid in _instances(d).items()]
         return _only([Place(index, number) for index, number, uuid in instances if uuid.startswith(entry)])
     if entry.startswith("GPU-"):
-        return _only([_whole(device) for device in devices if device.uuid.startswith(entry)])
+        # ROCm writes GPU- before a number that the kernel tells without it.
+        bare = entry.removeprefix("GPU-").lower()
+        found = [d for d in devices if d.uuid.startswith(entry) or (bare and _is_amd(d) and d.uuid.startswith(bare))]
+        return _only([_whole(device) for device in found])
     return None
 
 
@@ -109,7 +131,7 @@ def _instances(device: Device) -> Mapping[int, str]:
 
 def _doubt(devices: Sequence[Device], environment: Mapping[str, str]) -> str:
     """CUDA numbers the fastest GPU first, which cannot be foretold where models differ; UUIDs are free of that."""
-    models = {device.name for device in devices}
+    models = {device.name for device in devices if not _is_amd(device)}
     if len(models) < 2 or environment.get(ORDER) == BY_BUS:
         return ""
     value = environment.get(VISIBLE)

@@ -47,4 +47,5 @@ class AmdSensor:
 def _with_reason(gpu: GpuReading, away: str) -> GpuReading:
     only_there = ("energy_j", "throttle", "processes", "ecc_corrected", "ecc_uncorrected")
     missing: dict[str, Any] = {name: away for name in only_there if not getattr(gpu, name)}
+    missing["others"] = "the kernel shows no such file of an AMD GPU"
     return replace(gpu, unavailable=missing | gpu.unavailable)

@@ -13,6 +13,10 @@ Binding = Any
 Handle = Any
 _MIB = 1 << 20
 _NOT_REPORTED = "this GPU does not report it"
+_ONE_COUNT = "its counter has not been read in two samples in a row"
+_OTHERS = {"others": "not asked of an AMD GPU"}
+_OF_ANOTHER_VERSION = (KeyError, IndexError, TypeError, ValueError, AttributeError)
+"""What comes of an answer whose shape is that of another version of the binding."""
 _THROTTLES = (
     ("active_ppt_pwr", "power cap"),
     ("active_socket_thrm", "hot (hardware)"),
@@ -34,9 +38,9 @@ class _Gpu:
         self.uuid, self.name = "", ""
         self.energy_uj: float | None = None
         """The counter at the last reading."""
-        with suppress(smi.AmdSmiException):
+        with suppress(smi.AmdSmiException, *_OF_ANOTHER_VERSION):
             self.uuid = smi.amdsmi_get_gpu_device_uuid(handle)
-        with suppress(smi.AmdSmiException):
+        with suppress(smi.AmdSmiException, *_OF_ANOTHER_VERSION):
             self.name = smi.amdsmi_get_gpu_asic_info(handle)["market_name"]
 
 
@@ -74,15 +78,18 @@ class AmdLibrary:
         values: dict[str, Any] = {}
         reasons: dict[str, str] = {}
 
-        def ask(call: Callable[[], dict[str, Any]], *fields: str) -> None:
+        def ask(call: Callable[[], dict[str, Any]], *fields: str, absent: str = _NOT_REPORTED) -> None:
             try:
                 found = call()
             except smi.AmdSmiException as error:
                 found = {}
                 reasons.update(dict.fromkeys(fields, _words(error)))
+            except _OF_ANOTHER_VERSION as error:
+                found = {}
+                reasons.update(dict.fromkeys(fields, f"amdsmi answers in another form: {type(error).__name__} {error}"))
             for name in fields:
                 if (value := found.get(name)) is None:
-                    reasons.setdefault(name, _NOT_REPORTED)
+                    reasons.setdefault(name, absent)
                 else:
                     values[name] = value
 
@@ -96,17 +103,18 @@ class AmdLibrary:
         ask(lambda: _errors(smi.amdsmi_get_gpu_total_ecc_count(handle)), "ecc_corrected", "ecc_uncorrected")
         ask(lambda: {"throttle": _throttle(smi.amdsmi_get_violation_status(handle))}, "throttle")
         ask(lambda: {"processes": _processes(smi.amdsmi_get_gpu_process_list(handle))}, "processes")
-        ask(lambda: {"energy_j": self._energy_j(gpu)}, "energy_j")
+        ask(lambda: {"energy_j": self._energy_j(gpu)}, "energy_j", absent=_ONE_COUNT)
         if not values:
             why = {"all": next(iter(reasons.values()))}
             return GpuReading(index=gpu.index, uuid=gpu.uuid, name=gpu.name, state="unreadable", unavailable=why)
-        return GpuReading(index=gpu.index, uuid=gpu.uuid, name=gpu.name, **values, unavailable=reasons)
+        return GpuReading(index=gpu.index, uuid=gpu.uuid, name=gpu.name, **values, unavailable=reasons | _OTHERS)
 
     def _energy_j(self, gpu: _Gpu) -> float | None:
-        """Since the last reading, from the counter; None when it began anew with the driver."""
+        """Since the last reading, from the counter; None when that had none, or it began anew with the driver."""
+        before, gpu.energy_uj = gpu.energy_uj, None
         count = self._smi.amdsmi_get_energy_count(gpu.handle)
-        before, gpu.energy_uj = gpu.energy_uj, count["energy_accumulator"] * count["counter_resolution"]
-        return None if before is None or gpu.energy_uj < before else (gpu.energy_uj - before) / 1e6
+        now = gpu.energy_uj = float(count["energy_accumulator"]) * count["counter_resolution"]
+        return None if before is None or now < before else (now - before) / 1e6
 
 
 def _words(error: Exception) -> str:
@@ -115,9 +123,9 @@ def _words(error: Exception) -> str:
     return str(told).rpartition(" - ")[2] or type(error).__name__
 
 
-def _number(value: Any) -> float | None:
+def _number(value: Any, below: int = 0xFFFF_FFFF) -> float | None:
     """amdsmi says "N/A" where a value is absent, and on some GPUs all bits set."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value < 0xFFFF_FFFF else None
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value < below else None
 
 
 def _scaled(value: Any, by: float) -> float | None:
@@ -126,7 +134,8 @@ def _scaled(value: Any, by: float) -> float | None:
 
 
 def _memory(usage: dict[str, Any]) -> dict[str, Any]:
-    return {"memory_used_bytes": usage["vram_used"] * _MIB, "memory_total_bytes": usage["vram_total"] * _MIB}
+    sizes = {"memory_used_bytes": _number(usage["vram_used"]), "memory_total_bytes": _number(usage["vram_total"])}
+    return {name: None if size is None else int(size) * _MIB for name, size in sizes.items()}
 
 
 def _power_w(power: dict[str, Any]) -> float | None:
@@ -149,7 +158,8 @@ def _clock_mhz(smi: Binding, handle: Handle, kind: Any) -> float | None:
 
 
 def _errors(count: dict[str, Any]) -> dict[str, Any]:
-    return {"ecc_corrected": count["correctable_count"], "ecc_uncorrected": count["uncorrectable_count"]}
+    counts = {"ecc_corrected": _number(count["correctable_count"]), "ecc_uncorrected": _number(count["uncorrectable_count"])}
+    return {name: None if number is None else int(number) for name, number in counts.items()}
 
 
 def _throttle(status: dict[str, Any]) -> list[str] | None:
@@ -159,4 +169,6 @@ def _throttle(status: dict[str, Any]) -> list[str] | None:
 
 
 def _processes(listed: list[dict[str, Any]]) -> list[GpuProcess]:
-    return [GpuProcess(pid=item["pid"], memory_bytes=item["memory_usage"]["vram_mem"]) for item in listed]
+    """A size beyond any GPU's, which some drivers say for none, is None."""
+    sizes = [(int(item["pid"]), _number(item["memory_usage"]["vram_mem"], below=1 << 50)) for item in listed]
+    return [GpuProcess(pid=pid, memory_bytes=None if size is None else int(size)) for pid, size in sizes]

@@ -57,7 +57,7 @@ class JetsonSensor:
             self._starting = self._starting or answer.reason == NOT_YET
         told = _NO_SOURCE + "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
         # A reading with nothing in it would have this sensor asked every half minute only.
-        return Reading({"sources": {"gpus": "none"}}, reasons | dict.fromkeys(("gpus", "power"), told))
+        return Reading({"sources": {"power": "none"}}, reasons | dict.fromkeys(("gpus", "power"), told))
 
     def _reading(self, name: str, answer: Answer, reasons: dict[str, str], now_ns: int) -> Reading:
         assert answer.fields is not None

@@ -31,6 +31,7 @@ _SETTLING_S = 3.0
 _LOG_EVERY_NS = 2 * 10**9 - 50_000_000
 _OK, _LOST, _SILENT, _UNREADABLE = "ok", "lost", "silent", "unreadable"
 _OF_AN_INSTANCE = {"others": "not reported for a MIG instance"}
+_SOURCES = {"gpus": "nvml"}
 _ONE_COUNT = "its counter has not been read in two samples in a row"
 _FROM_THE_LOG = "from the kernel's log: the driver hands out no events"
 _ACTIVITY = (*gpm.FIELDS, "utilization_percent")
@@ -129,7 +130,9 @@ class NvidiaSensor:
         if troubled or self._troubled:
             notices += _notices_of_change(rows, conditions)
             self._judge(conditions, now_ns)
-        return Reading({"gpus": gpus}, {} if gpus else {"gpus": "the NVIDIA driver shows no GPU"}, tuple(notices))
+        if not gpus:
+            return Reading({"gpus": []}, {"gpus": "the NVIDIA driver shows no GPU"}, tuple(notices))
+        return Reading({"gpus": gpus, "sources": _SOURCES}, {}, tuple(notices))
 
     def close(self) -> None:
         """Ends the threads and lets go of the driver."""

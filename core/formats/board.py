@@ -14,6 +14,8 @@ _WHOLE_BOARD = ("VDD_MUX", "VDD_IN", "POM_5V_IN", "VIN")
 _NESTED = {"VDDQ_VDD2_1V8AO": "VIN_SYS_5V0"}
 """AGX Orin's memory hangs on its 5 V rail. That board, AGX Xavier, and Thor without VIN have no rail for the whole: their outer
 rails add up to it."""
+_NOT_OF_A_BOARD = "no program tells it of a board's GPU"
+_SHARES_MEMORY = "it shares the node's memory"
 _FIXED_C = {"PMIC": (50.0, 100.0)}
 """The power controller's zone holds a number that the driver made up."""
 
@@ -78,7 +80,7 @@ def integrated_gpu(
     percent: float | None, clock_mhz: float | None, zones: Mapping[str, float | None], why_no_load: str, name: str = ""
 ) -> GpuReading:
     """A board's one GPU. Its power is in the rails, so that it has none of its own here."""
-    missing = {"memory_used_bytes": "it shares the node's memory", "power_w": "it is part of the board's power rails"}
+    missing = {"memory_used_bytes": _SHARES_MEMORY, "power_w": "it is part of the board's power rails", "others": _NOT_OF_A_BOARD}
     if percent is None:
         missing["utilization_percent"] = why_no_load
     zone = gpu_zone(zones.keys())
@@ -94,6 +96,11 @@ def integrated_gpu(
         temperature_c=celsius,
         unavailable=missing,
     )
+
+
+def is_integrated(gpu: GpuReading) -> bool:
+    """Whether it is a board's, as `integrated_gpu` tells it."""
+    return gpu.unavailable.get("memory_used_bytes") == _SHARES_MEMORY
 
 
 def mean_of_cores(percents: list[float | None]) -> float | None:

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from distmon.agent.sampler import Sampler
-from distmon.agent.sensors import SOURCES
+from distmon.agent.sensors import SOURCES, Source
 from distmon.agent.sensors.amd import AmdSensor
 from distmon.agent.sensors.amd_board import amd_sensor
-from distmon.agent.sensors.base import Roots
+from distmon.agent.sensors.base import Reading, Roots
 from distmon.core.events import GpuProcess, GpuReading
+from tests.agent.test_sampler import Told
 from tests.agent.trees import write
 
 GIB = 1 << 30
@@ -101,6 +102,46 @@ def test_what_a_gpu_does_not_report_is_none_with_the_bindings_words(scenario: Pa
     assert sparse.unavailable["utilization_percent"] == sparse.unavailable["power_w"] == "this GPU does not report it"
     assert sparse.unavailable["sm_clock_mhz"] == "Feature not supported"
     assert whole.utilization_percent == 87
+
+
+def test_an_answer_in_another_form_costs_its_own_value_alone(
+    scenario: Path, roots: Roots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd = {**MI250, "vram": ["N/A", 65536], "ecc": ["N/A", 0], "energy": "N/A", "processes": [[4711, 2**64 - 1]]}
+    play(scenario, MI250, MI250)
+    sensor = AmdSensor(roots)
+    read(sensor)
+    monkeypatch.delattr("amdsmi.amdsmi_get_violation_status")  # an older version has none
+    play(scenario, odd, MI250)
+    gpu, other = read(sensor, 1)
+    assert (gpu.memory_used_bytes, gpu.memory_total_bytes, gpu.ecc_corrected, gpu.ecc_uncorrected) == (None, 64 * GIB, None, 0)
+    assert gpu.unavailable["memory_used_bytes"] == "this GPU does not report it"
+    assert "another form" in gpu.unavailable["energy_j"] and "another form" in gpu.unavailable["throttle"]
+    assert gpu.processes == [GpuProcess(pid=4711)]
+    assert other.energy_j == 0.0
+    play(scenario, {**MI250, "energy": 90_000_000}, MI250)
+    assert read(sensor, 2)[0].energy_j is None  # it would be of two seconds
+
+
+def test_every_value_that_is_absent_has_its_reason(scenario: Path, roots: Roots) -> None:
+    play(scenario, {"activity": 5})
+    for gpu in read(AmdSensor(roots)):
+        assert "others" in gpu.unavailable
+        assert gpu.unavailable["energy_j"] == "Feature not supported"
+
+
+def test_an_nvidia_and_an_amd_gpu_of_one_machine_stay_two(scenario: Path, roots: Roots) -> None:
+    play(scenario, {"activity": 3})
+    geforce = GpuReading(index=0, uuid="GPU-1", name="NVIDIA GeForce", utilization_percent=90.0)
+    driver = Told(Reading({"gpus": [geforce], "sources": {"gpus": "nvml"}}, {}))
+    amd = [source for source in SOURCES if source.name == "amd"]
+    sampler = Sampler("n", roots, [Source("nvidia", lambda roots: driver), *amd])
+    sampler.prime()
+    sampler.settle(60.0)
+    sample = sampler.sample(1.0)
+    assert [(gpu.index, gpu.name, gpu.utilization_percent) for gpu in sample.gpus] == [(0, "NVIDIA GeForce", 90.0), (1, "", 3.0)]
+    assert sample.gpus[0].power_w is None
+    assert sample.sources == {"gpus": "nvml, amdsmi"}
 
 
 def test_a_gpu_that_fails_wholly_leaves_the_others_alone(scenario: Path, roots: Roots) -> None:

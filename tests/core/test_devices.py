@@ -70,6 +70,32 @@ def test_instances_uuids_and_bad_entries(value: str, places: list[Place]) -> Non
     assert visible_devices(SPLIT, {"CUDA_VISIBLE_DEVICES": value}) == places
 
 
+AMD = [Device(0, "aa11", "Instinct MI250"), Device(1, "bb22", "Instinct MI250"), Device(2, "", "AMD GPU 0x740f")]
+
+
+@pytest.mark.parametrize(
+    ("environment", "places"),
+    [
+        ({}, [0, 1, 2]),
+        ({"HIP_VISIBLE_DEVICES": "2,0"}, [2, 0]),
+        ({"CUDA_VISIBLE_DEVICES": "1"}, [1]),
+        ({"HIP_VISIBLE_DEVICES": "2", "CUDA_VISIBLE_DEVICES": "1"}, [2]),
+        ({"ROCR_VISIBLE_DEVICES": "2,1", "HIP_VISIBLE_DEVICES": "1"}, [1]),
+        ({"ROCR_VISIBLE_DEVICES": "GPU-BB22,0"}, [1, 0]),
+        ({"ROCR_VISIBLE_DEVICES": "GPU-"}, []),
+        ({"HIP_VISIBLE_DEVICES": ""}, []),
+    ],
+)
+def test_amd_s_variables(environment: dict[str, str], places: list[int]) -> None:
+    assert visible_devices(AMD, environment) == [Place(index) for index in places]
+
+
+def test_beside_nvidia_s_gpus_amd_s_do_not_count() -> None:
+    both = [*FOUR, Device(4, "", "AMD GPU 0x1638")]
+    assert visible_devices(both, {"HIP_VISIBLE_DEVICES": "1"}) == [Place(index) for index in range(4)]
+    assert device_of(both, {}, 3) == Choice(Place(3))
+
+
 def test_a_local_rank_beyond_what_is_visible_gets_no_gpu_and_a_reason() -> None:
     assert device_of(FOUR, {"CUDA_VISIBLE_DEVICES": "2,3"}, 2) == Choice(None, "local rank 2 sees 2 GPUs")
     assert device_of([], {}, 0) == Choice(None)

@@ -1,22 +1,25 @@
-"""A Jetson's GPU as two sources see it: NVML, which newer boards have and which tells little there, and the board's sensors."""
+"""GPUs of two sources: of two makers, or a Jetson's one, which its sensors see and NVML too on newer boards, where it tells little."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from msgspec.structs import fields, replace
+from msgspec.structs import replace
 
 from distmon.core.events import GpuReading
+from distmon.core.formats.board import is_integrated
 
-_FIELDS = tuple(field.name for field in fields(GpuReading) if field.name not in ("index", "instance", "unavailable"))
+_FIELDS = tuple(name for name in GpuReading.__struct_fields__ if name not in ("index", "instance", "unavailable"))
 _IN_THE_RAILS = ("power_w", "power_limit_w", "energy_j")
 
 
 def joined_gpus(first: list[GpuReading], second: list[GpuReading]) -> list[GpuReading]:
-    """All GPUs of both; of one that both have (by its number) the first one's values, and the second's where it has none."""
-    others = {(gpu.index, gpu.instance): gpu for gpu in second}
-    joined = [_joined(gpu, others.pop((gpu.index, gpu.instance), None)) for gpu in first]
-    return joined + list(others.values())
+    """All GPUs of both, no number twice: those of another maker are numbered on. Of a board's own one, where both have it by
+    its number, the first one's values, and the second's where it has none."""
+    board = {gpu.index: gpu for gpu in second if is_integrated(gpu)}
+    joined = [_joined(gpu, board.pop(gpu.index, None) if gpu.instance is None else None) for gpu in first]
+    taken = max(gpu.index for gpu in first) + 1
+    return [*joined, *board.values(), *(replace(gpu, index=taken + gpu.index) for gpu in second if not is_integrated(gpu))]
 
 
 def _joined(gpu: GpuReading, other: GpuReading | None) -> GpuReading:
