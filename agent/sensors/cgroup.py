@@ -39,10 +39,13 @@ def find_limits(roots: Roots, pid: int | None = None) -> Limits:
     if version == 2:
         folders = _upwards(tree, groups.get("", "/"))
         cores = [(_quota_v2(folder), folder) for folder in folders]
+        cores.append(_set_of_cores(roots, folders, "cpuset.cpus.effective"))
         memory = [(_bytes(folder / "memory.max"), folder) for folder in folders]
     else:
         folders = _upwards(tree / "cpu", groups.get("cpu", "/"))
         cores = [(_quota_v1(folder), folder) for folder in folders]
+        count, folder = _set_of_cores(roots, _upwards(tree / "cpuset", groups.get("cpuset", "/")), "cpuset.effective_cpus")
+        cores.append((count, tree / "cpu" / folder.relative_to(tree / "cpuset")))
         folders = _upwards(tree / "memory", groups.get("memory", "/"))
         memory = [(_bytes(folder / "memory.limit_in_bytes"), folder) for folder in folders]
     cores_limit = min(((limit, folder) for limit, folder in cores if limit is not None), default=(None, None))
@@ -173,6 +176,22 @@ def _quota_v2(folder: Path) -> float | None:
 def _quota_v1(folder: Path) -> float | None:
     quota, period = _bytes(folder / "cpu.cfs_quota_us"), _bytes(folder / "cpu.cfs_period_us")
     return quota / period if quota and period else None
+
+
+def _set_of_cores(roots: Roots, folders: list[Path], name: str) -> tuple[float | None, Path]:
+    """How many cores the group may run on, where that is not all that are on, and the folder that says so: container engines
+    and batch systems pin jobs. A group inside one that is pinned need not have the file."""
+    folder = next((folder for folder in folders if (folder / name).exists()), folders[-1])
+    allowed = _count(read_text(folder / name))
+    return (float(allowed) if 0 < allowed < _count(read_text(roots.sys / "devices/system/cpu/online")) else None), folder
+
+
+def _count(cores: str) -> int:
+    """Of a list such as 0-3,8; 0 where it is none."""
+    ends = [part.partition("-") for part in cores.split(",")]
+    if not all(first.isdigit() and (last.isdigit() if dash else not last) for first, dash, last in ends):
+        return 0
+    return sum(int(last or first) - int(first) + 1 for first, _, last in ends)
 
 
 def _bytes(path: Path) -> int | None:

@@ -1,4 +1,4 @@
-"""GPUs of two sources: of two makers, or a Jetson's one, which its sensors see and NVML too on newer boards, where it tells little."""
+"""GPUs of two sources: of two makers, or a Jetson's one, which NVML sees too on newer boards, where it tells little."""
 
 from __future__ import annotations
 

@@ -221,7 +221,7 @@ class NvidiaDevice:
             reasons[into] = "its counter has not been read twice"
 
     def _share_memory(self, answer: Answer) -> None:
-        """A GPU without memory of its own (Grace's small siblings, Jetson) uses the system's; one that may not be asked may not."""
+        """A GPU without memory of its own (Grace's small siblings, Jetson) uses the system's; not one that may not be asked."""
         if self._never.get(_MEMORY[0]) == NOT_REPORTED:
             try:
                 answer.values.update(zip(_MEMORY, self._system_memory(), strict=True))

@@ -109,6 +109,37 @@ def test_version_1_with_use_beside_the_limit_or_in_a_hierarchy_of_its_own(roots:
     )
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_job_that_is_pinned_to_some_cores_shows_these_and_its_use_of_them(roots: Roots, version: int) -> None:
+    write(roots.sys / "devices/system/cpu/online", "0-127")
+    tree = roots.sys / "fs/cgroup"
+    if version == 2:
+        write(roots.proc / "self/cgroup", "0::/slurm/job_7/step_0")
+        write(tree / "cpuset.cpus.effective", "0-127")
+        write(tree / "slurm/job_7/cpuset.cpus.effective", "0-1,64,66")
+        (tree / "slurm/job_7/step_0").mkdir()
+        counter, unit = tree / "slurm/job_7/cpu.stat", "usage_usec {}"
+    else:
+        write(roots.proc / "self/cgroup", "3:cpuset:/slurm/job_7\n2:cpu,cpuacct:/\n4:memory:/")
+        write(tree / "cpuset/cpuset.effective_cpus", "0-127")
+        write(tree / "cpuset/slurm/job_7/cpuset.effective_cpus", "0-1,64,66")
+        counter, unit = tree / "cpuacct/slurm/job_7/cpuacct.usage", "{}000"
+    write(counter, unit.format(0))
+    sensor = ControlGroupSensor(roots, lambda: None)
+    sensor.read(0)
+    write(counter, unit.format(3_000_000))
+    group = sensor.read(SECOND).values["control_group"]
+    assert (group.version, group.cores, group.cpu_percent, group.memory_limit_bytes) == (version, 4.0, 75.0, None)
+
+
+@pytest.mark.parametrize("cores", ["0-127", "", "0-", "all", "5-3"])
+def test_all_cores_or_no_list_of_them_is_no_limit(roots: Roots, cores: str) -> None:
+    write(roots.proc / "self/cgroup", "0::/")
+    write(roots.sys / "devices/system/cpu/online", "0-127")
+    write(roots.sys / "fs/cgroup/cpuset.cpus.effective", cores)
+    assert find_limits(roots).cores is None
+
+
 @pytest.mark.parametrize("no_limit", ["max", "9223372036854771712", ""])
 def test_no_limit_is_none_and_never_a_huge_number(roots: Roots, no_limit: str) -> None:
     write(roots.proc / "self/cgroup", "0::/")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -260,6 +261,29 @@ def test_a_real_logs_known_means_come_out_of_its_report(
     assert {rail: found[rail] for rail in rails} == pytest.approx(rails, abs=5e-7)
     assert node.gpus[0].utilization_mean_percent == pytest.approx(gpu_percent, abs=5e-4)
     assert node.power_mean_w == pytest.approx(next(iter(rails.values())), abs=5e-7)
+
+
+def test_every_real_log_s_truth_values_come_out_of_its_report(tmp_path: Path) -> None:
+    """Those of its index: of each rail the mean of its readings, of the GPU's load too; and each line is read or named."""
+    index = REAL / "INDEX.md"
+    if not index.is_file():
+        pytest.skip(f"no real logs in {REAL}; DISTMON_REAL_DATA names another folder")
+    rows = re.findall(r"^\| `tegrastats/([^`]+)\.log`.*\|([^|]*)\|$", index.read_text(), re.MULTILINE)
+    assert len(rows) >= 17
+    for name, truth in rows:
+        log, out = REAL / "tegrastats" / f"{name}.log", tmp_path / f"{name}.jsonl"
+        assert main(["import", "tegrastats", str(log), "-o", str(out)]) == 0
+        state, _ = load_state(out)
+        node = summarise(state).nodes[0]
+        milliwatts = re.findall(r"(\w+) n=\d+ first \d+ last \d+ mean ([\d.]+) mW", truth)
+        expected = {rail: pytest.approx(float(mean) / 1000, abs=5e-7) for rail, mean in milliwatts}
+        assert {rail.name: rail.mean_w for rail in node.rails} == expected, name
+        load = re.search(r"GR3D% n=\d+ mean ([\d.]+)", truth)
+        found = node.gpus[0].utilization_mean_percent
+        assert found is None if load is None else found == pytest.approx(float(load[1]), abs=5e-4), name
+        _, notes = imported(log, options())
+        unread = [sentence for sentence in notes.sentences() if sentence.startswith(("no line of", "not understood"))]
+        assert unread == (["no line of tegrastats: 2 lines: 1, 2"] if name == "tx2-l4t28-terminal" else []), name
 
 
 @given(
