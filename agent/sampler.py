@@ -62,7 +62,7 @@ class Sampler:
     def settle(self, within_s: float, *, best: bool = False) -> None:
         """Waits for the first answer of sources that take long to start, such as a GPU's driver.
 
-        With `best` also for programs in whose place another source answers until they do.
+        With `best` also for what only later readings hold: rates, and programs in whose place another source answers meanwhile.
         """
         deadline = time.monotonic() + within_s
         for reader in self._threaded:

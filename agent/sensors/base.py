@@ -35,7 +35,8 @@ class Sensor(Protocol):
 
     One that blocks at times only may have a method `may_block() -> bool` that says whether the next read can, and a method
     `begin(now_ns)`, which is called some time before that read where it cannot.
-    One that reads a lesser source until a better one has started may have `settled() -> bool`: False while that can still come.
+    One of which a later reading will hold more (a better source has to start, rates need two readings) may have
+    `settled() -> bool`: False while that can still come.
     """
 
     fields: tuple[str, ...]

@@ -96,6 +96,10 @@ class NvidiaSensor:
         """Only while the driver is taken up or let go of: GPUs are asked by threads of their own, with a deadline."""
         return self._nvml is None or self._letting_go
 
+    def settled(self) -> bool:
+        """False while rates and activity, which take two slow readings, are still to come."""
+        return all(row.device is None or row.device.settled for row in self._rows.values())
+
     def begin(self, now_ns: int) -> None:
         """Has the GPUs asked while others are read, where that takes no turns at Python's lock."""
         if native is not None and self._nvml is not None and not self._letting_go:

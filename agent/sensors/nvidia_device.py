@@ -25,6 +25,8 @@ from distmon.agent.sensors.nvidia_fast import FAST, MEMORY, Questions
 from distmon.agent.sensors.nvidia_gpm import FIELDS, NOT_ON_THIS_GPU, NOT_YET, Gpm, has_gpm
 
 _SLOW_EVERY_NS = 5 * 10**9
+_SECOND_AFTER_NS = 10**9 // 5
+"""The second slow reading comes at once: rates need both, and GPM a tenth of a second between them."""
 _TRY_AGAIN_NS = 4 * 10**9
 """How often a lost GPU is looked for."""
 _MEMORY = tuple(MEMORY.fields)
@@ -82,6 +84,7 @@ class NvidiaDevice:
         self._slow_values: dict[str, Any] = {}
         self._slow_reasons: dict[str, str] = dict.fromkeys(_SLOW_FIELDS, _NOT_ASKED_YET)
         self._slow_taken_ns: int | None = None
+        self._slow_readings = 0
         self._instances: list[Instance] = []
         self._gpms: dict[int | None, Gpm] = {}
         """By number of the MIG instance, None for the whole GPU."""
@@ -113,7 +116,13 @@ class NvidiaDevice:
 
     def is_slow_due(self, now_ns: int) -> bool:
         """Whether it is time for `read_slow`."""
-        return not self._loss and (self._slow_taken_ns is None or now_ns - self._slow_taken_ns >= _SLOW_EVERY_NS)
+        pause_ns = _SECOND_AFTER_NS if self._slow_readings == 1 else _SLOW_EVERY_NS
+        return not self._loss and (self._slow_taken_ns is None or now_ns - self._slow_taken_ns >= pause_ns)
+
+    @property
+    def settled(self) -> bool:
+        """Whether the next sample has every value that there can be: rates need two slow readings."""
+        return bool(self._loss) or self._slow_readings > 1
 
     @property
     def has_xid_events(self) -> bool:
@@ -268,6 +277,7 @@ class NvidiaDevice:
         reasons = {name: reason for name, reason in reasons.items() if values.get(name) is None}
         reasons.update([(name, _UNKNOWN) for name, value in values.items() if value is None and name not in reasons])
         self._slow_values, self._slow_reasons, self._slow_taken_ns = values, reasons, now_ns
+        self._slow_readings += 1
 
     def _read_activity(self, values: dict[str, Any], reasons: dict[str, str]) -> None:
         """Of the whole GPU; of a GPU in instances, what each of them does. Raises NVMLError when the GPU is gone."""

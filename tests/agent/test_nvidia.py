@@ -15,7 +15,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from distmon.agent.sensors import nvidia_fast, nvidia_library
+from distmon.agent.sampler import Sampler
+from distmon.agent.sensors import Source, nvidia_fast, nvidia_library
 from distmon.agent.sensors.base import Reading, Roots
 from distmon.agent.sensors.nvidia import NvidiaSensor
 from distmon.core.events import AnyEvent, GpuProcess, GpuReading, NodeJoined, NodeSampled, NoticeGiven
@@ -173,6 +174,19 @@ def test_without_machine_code_the_values_are_the_same(scenario: Scenario, play: 
     assert msgspec.structs.replace(found, age_s={}) == msgspec.structs.replace(expected, age_s={})
 
 
+def test_one_sample_alone_has_the_rates_too(scenario: Scenario, play: Play, tmp_path: Path) -> None:
+    scenario.add_gpu(0, "NVIDIA H100")
+    scenario.answer(0, "gpm_support", 1)
+    scenario.answer(0, "gpm", 2, 805)
+    scenario.answer(0, "field.138", 7)
+    sensor = play(scenario).sensor
+    sampler = Sampler("n", Roots(tmp_path / "proc", tmp_path / "sys"), [Source("nvidia", lambda roots: sensor, may_block=True)])
+    sampler.prime()
+    sampler.settle(60.0, best=True)
+    (gpu,) = sampler.sample(1.0).gpus
+    assert (gpu.sm_active_percent, gpu.nvlink_sent_bytes_per_s, gpu.energy_j) == (80.5, 0.0, 0.0)
+
+
 def test_what_a_gpu_does_not_support_is_asked_once(scenario: Scenario, play: Play, stub: ctypes.CDLL) -> None:
     stub.stub_calls_made.restype = ctypes.c_ulonglong
     scenario.answer(LIBRARY_ITSELF, "count", 1)
@@ -180,8 +194,8 @@ def test_what_a_gpu_does_not_support_is_asked_once(scenario: Scenario, play: Pla
     scenario.answer(0, "name", "NVIDIA Stub")
     scenario.answer(0, "util", 5, 0)
     player = play(scenario, PATIENT_S)
-    player.gpus()
-    player.gpus()  # by now the slow values of the first second are there as well
+    for _ in range(3):
+        player.gpus()  # by now both slow readings of the first seconds are there as well
     made = stub.stub_calls_made()
     (gpu,) = player.gpus()
     assert stub.stub_calls_made() - made == 1  # its load
@@ -266,19 +280,20 @@ def test_use_right_after_the_driver_was_loaded_is_doubted(scenario: Scenario, pl
 
 def test_rates_of_links_come_from_counters_and_those_of_the_bus_from_watching_it(scenario: Scenario, play: Play) -> None:
     scenario.add_gpu(0)
-    for tick in (0, 5):
+    for tick, seconds in ((0, 0), (3, 5)):
         # The bus's own counters of 32 bits have started over here, 47 times: from them it would look idle.
-        scenario.answer(0, "field.198", 1000 + 10 * tick, tick=tick)
-        scenario.answer(0, "field.197", 1000 + 10 * tick, tick=tick)
-        scenario.answer(0, "field.139", 3 * tick, tick=tick)
-        scenario.answer(0, "field.138", 4 * tick, tick=tick)
+        scenario.answer(0, "field.198", 1000 + 10 * seconds, tick=tick)
+        scenario.answer(0, "field.197", 1000 + 10 * seconds, tick=tick)
+        scenario.answer(0, "field.139", 3 * seconds, tick=tick)
+        scenario.answer(0, "field.138", 4 * seconds, tick=tick)
     scenario.answer(0, "pcie.0", 20)
     scenario.answer(0, "pcie.1", 40_000_000)
     player = play(scenario, PATIENT_S)
     player.read(0)
     assert "counter" in player.gpus(1)[0].unavailable["nvlink_sent_bytes_per_s"]
-    player.read(5)
-    (gpu,) = player.gpus(6)
+    assert player.gpus(2)[0].nvlink_sent_bytes_per_s == 0.0  # the second slow reading comes at once
+    player.read(6)
+    (gpu,) = player.gpus(7)
     assert (gpu.nvlink_received_bytes_per_s, gpu.nvlink_sent_bytes_per_s) == (3 * 1024, 4 * 1024)
     assert (gpu.pcie_received_bytes_per_s, gpu.pcie_sent_bytes_per_s) == (40e9, 20_000)
     assert gpu.age_s["pcie_sent_bytes_per_s"] == 1.0
@@ -330,21 +345,20 @@ def test_activity_of_the_parts_comes_from_gpm_where_a_gpu_has_it(scenario: Scena
         scenario.add_gpu(gpu, "NVIDIA H100")
         scenario.answer(gpu, "gpm_support", 1 - gpu)
     scenario.answer(0, "gpm", 2, 805, 3, 250, 5, 400, 10, 333, 1, 990)
-    scenario.answer(0, "util", 100, 0, tick=7)
-    scenario.answer(0, "gpm", 2, 0, tick=7)
+    scenario.answer(0, "util", 100, 0, tick=4)
+    scenario.answer(0, "gpm", 2, 0, tick=4)
     player = play(scenario, PATIENT_S)
     player.read(0)
     first = player.gpus(1)[0]
     assert first.sm_active_percent is None and "twice" in first.unavailable["sm_active_percent"]
-    player.read(5)
-    hopper, older = player.gpus(6)
+    hopper, older = player.gpus(2)
     parts = (hopper.sm_active_percent, hopper.sm_occupancy_percent, hopper.tensor_active_percent, hopper.dram_active_percent)
     assert parts == (80.5, 25.0, 40.0, 33.3)
     assert hopper.utilization_percent == 90.0
     assert hopper.age_s["sm_active_percent"] == 1.0
     assert "sm_active_percent" not in hopper.notes
-    player.read(10)
-    assert "doubtful" in player.gpus(11)[0].notes["sm_active_percent"]
+    player.read(6)
+    assert "doubtful" in player.gpus(7)[0].notes["sm_active_percent"]
     assert older.sm_active_percent is None and "Hopper" in older.unavailable["sm_active_percent"]
 
 
@@ -360,9 +374,9 @@ def test_a_mig_instance_has_its_own_utilization_where_gpm_tells_it(scenario: Sce
         scenario.answer(device, "instance", number)
         scenario.answer(device, "gpm", 1, 10 * number, 2, 5 * number)
     player = play(scenario, PATIENT_S)
-    for second in (0, 5):
+    for second in (0, 1):
         player.read(second)
-    whole, seventh, ninth = player.gpus(6)
+    whole, seventh, ninth = player.gpus(2)
     assert [(gpu.utilization_percent, gpu.sm_active_percent) for gpu in (seventh, ninth)] == [(7.0, 3.5), (9.0, 4.5)]
     assert seventh.age_s == {"sm_active_percent": 1.0, "utilization_percent": 1.0}
     assert "instances" in whole.unavailable["sm_active_percent"]
