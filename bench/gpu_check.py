@@ -2,14 +2,15 @@
 
     .venv/bin/python bench/gpu_check.py [--python PYTHON] [--seconds 20] [--output docs/gpu-check.md]
 
-PYTHON is an interpreter with a CUDA build of PyTorch; without one the GPUs are checked as they are. It takes a minute and a half.
-Exit code 0 when all agrees, 1 when something does not or there is no GPU.
+PYTHON is an interpreter with a CUDA build of PyTorch; without one the GPUs are checked as they are. It takes two minutes.
+What was measured is written even where a later part fails. Exit code 0 when all agrees, 1 when not, or without a GPU.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import select
 import shutil
 import subprocess
 import sys
@@ -47,18 +48,27 @@ SLACK = {
     "remapped_rows": 0.0,
 }
 """By how much a value may lie outside of what nvidia-smi said just before and just after."""
+SWINGS = {"power_w": 0.05, "sm_clock_mhz": 0.15}
+"""The same as a share of the value, for what a GPU at its power limit changes all the time."""
 ENERGY_WITHIN_PERCENT = 3.0
 LOAD = """
 import time, torch
 a = [torch.randn(8192, 8192, device=f"cuda:{i}", dtype=torch.float16) for i in range(torch.cuda.device_count())]
-end = time.monotonic() + float({seconds})
+end = time.monotonic() + 600
+first = True
 while time.monotonic() < end:
     for matrix in a:
         for _ in range(20):
             matrix @ matrix
     for i in range(len(a)):
         torch.cuda.synchronize(i)
+    if first:
+        print("up", flush=True)
+        first = False
 """
+LOAD_WITHIN_S = 120.0
+SETTLE_S = 5.0
+"""Until the clocks have risen and the driver's power, a mean of the last second, is the load's alone."""
 
 
 class Row(NamedTuple):
@@ -80,12 +90,30 @@ def compare(ours: GpuReading, before: GpuReading, after: GpuReading) -> list[Row
     for name, slack in SLACK.items():
         value, bounds = getattr(ours, name), [getattr(reading, name) for reading in (before, after)]
         known = [bound for bound in bounds if bound is not None]
+        slack = max([slack, *(SWINGS.get(name, 0.0) * bound for bound in known)])
         theirs = " … ".join(dict.fromkeys(f"{bound:.10g}" for bound in known)) or "–"
         agrees = None if not known or value is None else min(known) - slack <= value <= max(known) + slack
-        if value is None and known and name not in ours.unavailable:
-            agrees = False  # absent, and no reason given
+        if value is None and known:
+            value = ours.unavailable.get(name)
+            agrees = None if value else False  # absent, and no reason given
         rows.append(Row(ours.index, name, value, theirs, agrees))
-    return rows
+    return [*rows, _listed("throttle", ours, before, after), _listed("processes", ours, before, after)]
+
+
+def _listed(name: str, ours: GpuReading, before: GpuReading, after: GpuReading) -> Row:
+    """What comes and goes: all that nvidia-smi had both times, and nothing that it never had."""
+    found, first, second = (_names(name, reading) for reading in (ours, before, after))
+    reason = ours.unavailable.get(name)
+    agrees = None if reason else (first & second) <= found <= (first | second)
+    return Row(ours.index, name, reason or _words(found), _words(first | second), agrees)
+
+
+def _names(name: str, reading: GpuReading) -> set[str]:
+    return set(reading.throttle) if name == "throttle" else {str(process.pid) for process in reading.processes}
+
+
+def _words(names: set[str]) -> str:
+    return ", ".join(sorted(names)) or "none"
 
 
 def energy_rows(samples: Sequence[tuple[float, list[GpuReading]]]) -> list[Row]:
@@ -102,7 +130,7 @@ def energy_rows(samples: Sequence[tuple[float, list[GpuReading]]]) -> list[Row]:
     return rows
 
 
-def table(rows: Sequence[Row], costs: Sequence[tuple[str, float]], about: str) -> str:
+def table(rows: Sequence[Row], costs: Sequence[tuple[str, str]], about: str) -> str:
     """The page in docs/."""
     words = {True: "yes", False: "**no**", None: "not comparable"}
     lines = ["# GPUs against nvidia-smi", "", f"Written by `bench/gpu_check.py`. {about}", ""]
@@ -111,7 +139,7 @@ def table(rows: Sequence[Row], costs: Sequence[tuple[str, float]], about: str) -
         ours = "–" if row.ours is None else row.ours if isinstance(row.ours, str) else f"{row.ours:.10g}"
         lines.append(f"| {row.gpu} | {row.field} | {ours} | {row.theirs} | {words[row.agrees]} |")
     if costs:
-        lines += ["", "| agent | of one core |", "| --- | --- |", *(f"| {name} | {percent:.3f} % |" for name, percent in costs)]
+        lines += ["", "| agent | of one core |", "| --- | --- |", *(f"| {name} | {share} |" for name, share in costs)]
     return "\n".join(lines) + "\n"
 
 
@@ -121,20 +149,25 @@ def ask_nvidia_smi() -> list[GpuReading]:
         raise DriverError("there is no nvidia-smi on this machine")
     done = subprocess.run(["nvidia-smi", "-q", "-x"], capture_output=True, text=True, timeout=60)
     if done.returncode:
-        raise DriverError(f"nvidia-smi fails: {(done.stdout + done.stderr).strip().splitlines()[0]}")
+        said = (done.stdout + done.stderr).strip().splitlines()
+        raise DriverError(f"nvidia-smi fails: {said[0] if said else f'exit code {done.returncode}'}")
     return parse_nvidia_smi(done.stdout)
 
 
 def ask_agent() -> list[GpuReading]:
     """What `distmon-agent --once --json` prints."""
     command = [sys.executable, "-m", "distmon.agent.main", "--once", "--json"]
-    text = subprocess.run(command, capture_output=True, check=True).stdout
-    return msgspec.convert(msgspec.json.decode(text)["gpus"], list[GpuReading])
+    done = subprocess.run(command, capture_output=True, timeout=60)
+    if done.returncode:
+        raise DriverError(f"distmon-agent --once --json fails: {done.stderr.decode(errors='replace').strip()[-500:]}")
+    return msgspec.convert(msgspec.json.decode(done.stdout)["gpus"], list[GpuReading])
 
 
 def check_values() -> list[Row]:
+    """Raises DriverError, ValueError and subprocess.SubprocessError."""
     before, ours, after = ask_nvidia_smi(), ask_agent(), ask_nvidia_smi()
-    by_uuid = {gpu.uuid: (gpu, later) for gpu, later in zip(before, after, strict=True) if gpu.instance is None}
+    later = {gpu.uuid: gpu for gpu in after if gpu.instance is None}
+    by_uuid = {gpu.uuid: (gpu, later[gpu.uuid]) for gpu in before if gpu.instance is None and gpu.uuid in later}
     whole = [gpu for gpu in ours if gpu.instance is None]
     rows = [row for gpu in whole if gpu.uuid in by_uuid for row in compare(gpu, *by_uuid[gpu.uuid])]
     missing = by_uuid.keys() - {gpu.uuid for gpu in whole}
@@ -145,9 +178,11 @@ def measure_energy(seconds: float) -> list[Row]:
     """Ten readings a second. Raises DriverError."""
     sensor = NvidiaSensor(REAL_ROOTS)
     samples: list[tuple[float, list[GpuReading]]] = []
-    last = time.monotonic()
-    end = last + seconds
     try:
+        sensor.read(time.monotonic_ns())  # takes up the driver, which can take seconds
+        last = time.monotonic()
+        sensor.read(int(last * 1e9))
+        end = last + seconds
         while last < end:
             time.sleep(max(0.0, last + 0.1 - time.monotonic()))
             now = time.monotonic()
@@ -174,15 +209,32 @@ def agent_core_percent(rate_hz: int, seconds: float) -> float:
         return 100 * (time.clock_gettime(clock) - before) / (time.monotonic() - began)
 
 
-def start_load(stack: ExitStack, python: str, seconds: float) -> str:
-    """Gives what the load is, in words."""
+def measure_costs(seconds: float) -> list[tuple[str, str]]:
+    """Of an agent at 1 and at 10 samples a second; in words where one could not be measured."""
+    costs: list[tuple[str, str]] = []
+    for hz in (1, 10):
+        try:
+            costs.append((f"{hz} Hz", f"{agent_core_percent(hz, seconds):.3f} %"))
+        except OSError as error:
+            costs.append((f"{hz} Hz", f"not measured, the agent ended: {error}"))
+    return costs
+
+
+def start_load(stack: ExitStack, python: str) -> str:
+    """Gives what the load is, in words, once it is there."""
     probe = [python, "-c", "import torch; raise SystemExit(0 if torch.cuda.is_available() else 1)"]
-    if subprocess.run(probe, capture_output=True).returncode:
-        return f"no load: {python} has no PyTorch that sees a GPU"
-    load = subprocess.Popen([python, "-c", LOAD.format(seconds=seconds)])
+    if shutil.which(python) is None or subprocess.run(probe, capture_output=True, timeout=LOAD_WITHIN_S).returncode:
+        return f"without a load ({python} has no PyTorch that sees a GPU)"
+    load = subprocess.Popen([python, "-c", LOAD], stdout=subprocess.PIPE)
+    assert load.stdout is not None
+    stack.callback(load.stdout.close)
     stack.callback(load.wait)
     stack.callback(load.kill)
-    time.sleep(8)  # until CUDA is up and the clocks have risen
+    ready, _, _ = select.select([load.stdout], [], [], LOAD_WITHIN_S)
+    if not ready or not load.stdout.readline():
+        load.kill()
+        return f"without a load (that of PyTorch did not start within {LOAD_WITHIN_S:.0f} s, or failed)"
+    time.sleep(SETTLE_S)
     return "under matrix products of PyTorch on all GPUs"
 
 
@@ -195,18 +247,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not nvidia_library.is_present():
         sys.stderr.write("gpu_check: there is no NVIDIA GPU on this machine (no libnvidia-ml.so.1): nothing was checked\n")
         return 1
+    rows: list[Row] = []
+    costs: list[tuple[str, str]] = []
+    about = failed = ""
     try:
         with ExitStack() as stack:
-            load = start_load(stack, options.python, options.seconds + 30)
-            rows = check_values() + measure_energy(options.seconds)
-        costs = [(f"{hz} Hz", agent_core_percent(hz, options.seconds)) for hz in (1, 10)]
-    except (DriverError, ValueError, subprocess.SubprocessError) as error:
-        sys.stderr.write(f"gpu_check: {error}: nothing was checked\n")
-        return 1
-    page = table(rows, costs, f"Measured {load}, {os.cpu_count()} cores.")
+            about = f"Measured {start_load(stack, options.python)}, {os.cpu_count()} cores"
+            rows += check_values()
+            rows += measure_energy(options.seconds)
+        costs = measure_costs(options.seconds)
+    except (DriverError, ValueError, OSError, msgspec.MsgspecError, subprocess.SubprocessError) as error:
+        failed = f"; the rest is missing: {error}"
+        sys.stderr.write(f"gpu_check: {error}: {'not all' if rows else 'nothing'} was checked\n")
+        if not rows:
+            return 1
+    page = table(rows, costs, f"{about}{failed}.")
     options.output.write_text(page, encoding="utf-8")
     sys.stdout.write(page)
-    return 1 if any(row.agrees is False for row in rows) else 0
+    return 1 if failed or any(row.agrees is False for row in rows) else 0
 
 
 if __name__ == "__main__":
