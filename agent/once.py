@@ -16,13 +16,23 @@ _START_WITHIN_S = 10.0
 """A GPU's driver that nothing holds awake takes seconds, and so does a Jetson's program."""
 
 
+_NOT_HERE = {
+    "engines": "only Jetson boards tell of them",
+    "power_mode": "only Jetson boards have one",
+    "processes": "one sample follows no job",
+}
+"""Why these are empty where no sensor had to say so."""
+
+
 def take_sample() -> NodeSampled:
-    """One sample whose rates are over a short real interval."""
+    """One sample whose rates are over a short real interval; what is absent has its reason."""
     sampler = Sampler(node_name())
     sampler.prime()
     sampler.settle(_START_WITHIN_S, best=True)
     time.sleep(_INTERVAL_S)
-    return sampler.sample(SteadyClock().now())
+    sample = sampler.sample(SteadyClock().now())
+    reasons = {name: reason for name, reason in _NOT_HERE.items() if not getattr(sample, name)}
+    return msgspec.structs.replace(sample, unavailable=reasons | sample.unavailable)
 
 
 def as_json(sample: NodeSampled) -> str:

@@ -1,5 +1,5 @@
 """Which GPU a rank uses, from what its environment lets it see: CUDA's rules for CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER,
-and ROCm's for ROCR_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES.
+ROCm's for ROCR_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES, and which GPUs its container was given.
 
 The driver's own numbers, which monitors show, know nothing of these variables. A rank takes the device of its local rank
 among those that it sees, as Horovod's examples do; where the driver lists a rank's process on a GPU, that says more than this.
@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 ROCM_VISIBLE, HIP_VISIBLE = "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"
+CONTAINER = "NVIDIA_VISIBLE_DEVICES"
 VISIBLE, ORDER, BY_BUS = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "PCI_BUS_ID"
 
 
@@ -56,17 +57,38 @@ def visible_devices(devices: Sequence[Device], environment: Mapping[str, str]) -
     nvidia = [device for device in devices if not _is_amd(device)]
     order = sorted(nvidia or devices, key=lambda device: device.index)
     if nvidia:
-        return _usable(_shown(order, environment.get(VISIBLE)))
+        order = _of_the_container(order, environment.get(CONTAINER, ""))
+        places = _shown(_numbered(order), environment.get(VISIBLE))
+        return _usable([Place(order[place.index].index, place.instance) for place in places])
     # ROCm hides devices, then HIP, which heeds CUDA's variable as well, counts the rest anew and hides of these.
     for value in (environment.get(ROCM_VISIBLE), environment.get(HIP_VISIBLE, environment.get(VISIBLE))):
-        numbered = [replace(device, index=number) for number, device in enumerate(order)]
-        order = [order[place.index] for place in _shown(numbered, value)]
+        order = [order[place.index] for place in _shown(_numbered(order), value)]
     return [Place(device.index) for device in order]
 
 
 def _is_amd(device: Device) -> bool:
     """NVIDIA's UUIDs begin with GPU-; AMD's do not, and its driver may tell none."""
     return not device.uuid.startswith("GPU-") if device.uuid else device.name.startswith("AMD")
+
+
+def _numbered(devices: Sequence[Device]) -> list[Device]:
+    """As a process counts those that it sees."""
+    return [replace(device, index=number) for number, device in enumerate(devices)]
+
+
+def _of_the_container(devices: list[Device], value: str) -> list[Device]:
+    """Those that a container was given by their UUIDs, as Kubernetes does. Numbers tell nothing: they are the host's, and whoever
+    made `devices` may be in the container as well."""
+    entries = [entry.strip() for entry in value.split(",")]
+    if not all(entry.startswith(("GPU-", "MIG-")) for entry in entries):
+        return devices
+    given = {place for entry in entries if (place := _find(devices, entry)) is not None}
+    found: list[Device] = []
+    for device in devices:
+        instances = {number: uuid for number, uuid in _instances(device).items() if Place(device.index, number) in given}
+        if instances or _whole(device) in given:
+            found.append(replace(device, instances=instances) if instances else device)
+    return found or devices
 
 
 def _shown(devices: Sequence[Device], value: str | None) -> list[Place]:

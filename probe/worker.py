@@ -110,6 +110,12 @@ def _forget() -> None:
     _worker, _failed = None, True
 
 
+_DEVICE_VARIABLES = (
+    *("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES"),
+    *("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"),
+)
+
+
 def identity(worker: Worker, ranks: Dict[str, int]) -> Dict[str, Any]:
     """Who this worker is now: its ranks, its process and what it runs."""
     return dict(
@@ -125,7 +131,7 @@ def identity(worker: Worker, ranks: Dict[str, int]) -> Dict[str, Any]:
         frameworks={name: _version(name) for name in ("torch", "tensorflow", "keras") if name in sys.modules},
         visible_devices={
             name: os.environ[name]
-            for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+            for name in _DEVICE_VARIABLES
             if name in os.environ
         },
     )

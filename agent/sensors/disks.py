@@ -37,7 +37,8 @@ class DiskSensor:
         last, self._last = self._last, _parse(self._file.read(), self._whole)
         interval_s = 0.0 if self._last_ns is None else (now_ns - self._last_ns) / 1e9
         self._last_ns = now_ns
-        return Reading({"disks": [_rate(name, last.get(name), new, interval_s) for name, new in self._last.items()]}, {})
+        rates = [_rate(name, last.get(name), new, interval_s) for name, new in self._last.items()]
+        return Reading({"disks": rates}, {} if rates else {"disks": "the kernel shows no disk here"})
 
     def _whole_disks(self) -> frozenset[str]:
         """Disks, not their partitions, nor what stands on other disks."""

@@ -34,7 +34,7 @@ class NetworkSensor:
         rates = [
             _rates(name, last.get(name), self._last[name], interval_s, name in used) for *_, name in order[:_MOST_INTERFACES]
         ]
-        return Reading({"networks": rates}, {})
+        return Reading({"networks": rates}, {} if rates else {"networks": "no interface has carried a byte"})
 
 
 def _rates(name: str, before: _Counts | None, after: _Counts, interval_s: float, used_by_training: bool) -> NetworkRate:

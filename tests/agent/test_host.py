@@ -156,6 +156,14 @@ def test_lines_that_no_kernel_wrote_before_are_passed_over(roots: Roots) -> None
     assert MemorySensor(roots).read(0).values["memory_total_bytes"] == 10240
 
 
+def test_a_machine_without_disks_or_traffic_says_so(roots: Roots) -> None:
+    (roots.sys / "block").mkdir(parents=True)
+    write(roots.proc / "diskstats", "")
+    write(roots.proc / "net/dev", "lo: 0 0 0 0 0 0 0 0 0 0")
+    assert DiskSensor(roots).read(0) == Reading({"disks": []}, {"disks": "the kernel shows no disk here"})
+    assert NetworkSensor(roots).read(0) == Reading({"networks": []}, {"networks": "no interface has carried a byte"})
+
+
 def test_a_disk_on_other_disks_is_not_counted_twice(roots: Roots) -> None:
     (roots.sys / "block/nvme0n1/slaves").mkdir(parents=True)
     (roots.sys / "block/md0/slaves/nvme0n1").mkdir(parents=True)

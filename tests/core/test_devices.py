@@ -70,6 +70,25 @@ def test_instances_uuids_and_bad_entries(value: str, places: list[Place]) -> Non
     assert visible_devices(SPLIT, {"CUDA_VISIBLE_DEVICES": value}) == places
 
 
+@pytest.mark.parametrize(
+    ("given", "visible", "places"),
+    [
+        ("GPU-cccc", None, [Place(2)]),
+        ("GPU-cccc", "0", [Place(2)]),
+        ("GPU-cccc", "2", []),
+        ("GPU-cccc,GPU-bbbb", "1,0", [Place(2), Place(1)]),
+        ("MIG-1111-90", "0", [Place(0, 9)]),
+        ("GPU-elsewhere", "1", [Place(1)]),  # not of this list of GPUs: nothing can be told from it
+        ("2", "1", [Place(1)]),
+        ("all", None, [Place(0, 7)]),
+        ("void", "2", [Place(2)]),
+    ],
+)
+def test_a_container_counts_the_gpus_that_it_was_given(given: str, visible: str | None, places: list[Place]) -> None:
+    environment = {"NVIDIA_VISIBLE_DEVICES": given} | ({} if visible is None else {"CUDA_VISIBLE_DEVICES": visible})
+    assert visible_devices(SPLIT, environment) == places
+
+
 AMD = [Device(0, "aa11", "Instinct MI250"), Device(1, "bb22", "Instinct MI250"), Device(2, "", "AMD GPU 0x740f")]
 
 

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 from distmon.core.events import GpuReading, ProcessReading
 from distmon.core.state import NodeState
-from distmon.tui.format import MISSING, clean, percent, size, watts
+from distmon.tui.format import MISSING, age, clean, percent, size, watts
 from distmon.tui.theme import Palette
 from distmon.tui.view.chart import TimeView, events_of
 from distmon.tui.view.facts import Facts
 from distmon.tui.view.measures import whole
+from distmon.tui.view.node_readings import OLD_S
 from distmon.tui.view.node_table import ranks_by_node
 from distmon.tui.view.words import rank_state
 from distmon.tui.widgets.chart import ChartData, Series
@@ -55,7 +56,9 @@ def gpu_keys(node: NodeState) -> dict[GpuKey, GpuReading]:
 
 def gpu_cells(gpus: dict[GpuKey, GpuReading], key: GpuKey) -> Sequence[Cell]:
     gpu = gpus[key]
-    trouble = ", ".join([*([gpu.state] if gpu.state != "ok" else []), *gpu.throttle])
+    old_s = gpu.age_s.get("all", 0.0)
+    stale = [f"{age(old_s)} old"] * (old_s >= OLD_S)
+    trouble = ", ".join([*([gpu.state] if gpu.state != "ok" else []), *stale, *gpu.throttle])
     reasons = ", ".join(f"{name} {MISSING} {reason}" for name, reason in gpu.unavailable.items())
     rates = [_both(gpu.pcie_received_bytes_per_s, gpu.pcie_sent_bytes_per_s)]
     rates.append(_both(gpu.nvlink_received_bytes_per_s, gpu.nvlink_sent_bytes_per_s))
@@ -110,11 +113,15 @@ def core_heat(node: NodeState) -> tuple[HeatData[int], Callable[[int], str]]:
     sample = node.sample
     percents = sample.cores_percent if sample is not None else []
     clocks = sample.cores_mhz if sample is not None else []
+    any_on = any(load is not None for load in percents)
+    clock_s = sample.age_s.get("cores_mhz", 0.0) if sample is not None else 0.0
+    clock_age = f" {age(clock_s)} ago" if clock_s >= OLD_S else ""
 
     def describe(core: int) -> str:
         clock = clocks[core] if core < len(clocks) else None
         load = percents[core] if core < len(percents) else None
-        return f"core {core}: {percent(load).strip()}" + (f" at {clock:.0f} MHz" if clock is not None else "")
+        words = percent(load).strip() if load is not None or not any_on else "off"
+        return f"core {core}: {words}" + (f" at {clock:.0f} MHz{clock_age}" if clock is not None else "")
 
     row = 16
     groups = [(f"from {first}", min(row, len(percents) - first)) for first in range(0, len(percents), row)]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from distmon.core.events import ControlGroup, NetworkRate, NodeSampled
+from distmon.core.events import ControlGroup, GpuReading, NetworkRate, NodeSampled
 from distmon.tui.format import MISSING, age, clean, fit, percent, size, watts
 from distmon.tui.theme import Palette
 from distmon.tui.widgets.line import Line
 
-_OLD_S = 1.0
+OLD_S = 1.0
 """A value of this age is no longer of this second, and says so."""
 
 
@@ -32,7 +32,14 @@ def reading_lines(sample: NodeSampled, palette: Palette) -> list[Line]:
 def provenance(sample: NodeSampled, field: str) -> str:
     """Which program gave a field's value, and how long ago where that was not this second; empty for the kernel's, just read."""
     source, seconds = sample.sources.get(field, ""), sample.age_s.get(field, 0.0)
-    return "  ".join([f"from {source}"] * bool(source) + [f"{age(seconds)} old"] * (seconds >= _OLD_S))
+    return "  ".join([f"from {source}"] * bool(source) + [f"{age(seconds)} old"] * (seconds >= OLD_S))
+
+
+def gpu_provenance(sample: NodeSampled, gpu: GpuReading) -> str:
+    """The same of what a GPU's line shows; the program is named at the first one."""
+    source = sample.sources.get("gpus", "") if gpu is sample.gpus[0] else ""
+    seconds = max(gpu.age_s.get("all", 0.0), sample.age_s.get("gpus", 0.0))
+    return "  ".join([f"from {source}"] * bool(source) + [f"{age(seconds)} old"] * (seconds >= OLD_S))
 
 
 def _fields(sample: NodeSampled) -> dict[str, list[tuple[str, str]]]:

@@ -18,7 +18,8 @@ from distmon.core.state import NodeState
 from distmon.tui.format import MISSING, age, clean, compact, fit, percent, size, watts
 from distmon.tui.theme import Palette
 from distmon.tui.view.facts import Facts
-from distmon.tui.view.node_readings import field_line, reading_lines
+from distmon.tui.view.gpu_readings import SHOWN_ELSEWHERE, gpu_lines, gpu_name
+from distmon.tui.view.node_readings import field_line, gpu_provenance, provenance, reading_lines
 from distmon.tui.view.words import node_state
 from distmon.tui.widgets.line import Line, spread
 from distmon.tui.widgets.meter import cores, load_role, meter, sparkline
@@ -26,8 +27,6 @@ from distmon.tui.widgets.meter import cores, load_role, meter, sparkline
 HEIGHTS = (9, 6, 5, 4, 3, 2, 1)
 """A card is one line, two, or a block with a meter per line and a blank below; the tallest has the last minutes too."""
 HISTORY_HEIGHT = 9
-_GPU_SHOWN = ("all", "others", "utilization_percent", "memory_used_bytes", "memory_total_bytes", "power_w", "temperature_c")
-"""Of what a GPU does not have, the reasons are given for what its line shows."""
 _UTILIZATION_MEANS = "the share of time in which any kernel ran, however small"
 SORTS = ("node", "cpu", "memory", "power", "gpu")
 
@@ -169,11 +168,12 @@ def detail(facts: Facts, key: str, palette: Palette, width: int) -> list[Line]:
     if sample is None:
         return [*lines, Line([("no reading yet", style("muted"))])]
     lines += _cpu_lines(node, sample, palette, width)
-    lines += [_gpu_detail(gpu, palette) for gpu in sample.gpus]
+    lines += [_gpu_detail(sample, gpu, palette) for gpu in sample.gpus]
     if any(gpu.utilization_percent is not None for gpu in sample.gpus):
         lines.append(field_line(palette, "gpu %", _UTILIZATION_MEANS, "muted"))
     lines += reading_lines(sample, palette)
-    return lines + _means(node, palette)
+    lines += _means(node, palette)
+    return lines + [line for gpu in sample.gpus for line in gpu_lines(gpu, palette)]
 
 
 def _machine(node: NodeState) -> str:
@@ -183,7 +183,9 @@ def _machine(node: NodeState) -> str:
 def _cpu_lines(node: NodeState, sample: NodeSampled, palette: Palette, width: int) -> list[Line]:
     style = palette.style
     line = Line([(fit("cpu", 16), style("muted"))]).extend(meter(palette, sample.cpu_percent, 20))
-    line.add(percent(sample.cpu_percent, 5), style("text")).add(f"  load {compact(sample.load_1m)}", style("muted"))
+    told = [provenance(sample, "cpu_percent"), f"load {compact(sample.load_1m)}", provenance(sample, "load_1m")]
+    line.add(percent(sample.cpu_percent, 5), style("text"))
+    line.add("".join(f"  {clean(text)}" for text in told if text), style("muted"))
     lines = [line]
     if sample.cores_percent:
         on = f"{cores_on(sample)} of {len(sample.cores_percent)} on  "
@@ -193,8 +195,10 @@ def _cpu_lines(node: NodeState, sample: NodeSampled, palette: Palette, width: in
             )
         )
     memory = Line([(fit("memory", 16), style("muted"))]).extend(meter(palette, memory_percent(sample), 20))
-    memory.add(percent(memory_percent(sample), 5), style("text"))
-    return [*lines, memory.add("  " + _memory(sample), style("muted"))]
+    memory.add(percent(memory_percent(sample), 5), style("text")).add("  " + _memory(sample), style("muted"))
+    if sample.swap_total_bytes:
+        memory.add(f"  swap {size(sample.swap_used_bytes)}/{size(sample.swap_total_bytes)}", style("muted"))
+    return [*lines, memory]
 
 
 def _memory(sample: NodeSampled) -> str:
@@ -204,22 +208,21 @@ def _memory(sample: NodeSampled) -> str:
     return f"{size(memory.used_bytes)}/{size(memory.total_bytes)}" + ("" if memory.of == "node" else f" of the {memory.of}")
 
 
-def _gpu_detail(gpu: GpuReading, palette: Palette) -> Line:
+def _gpu_detail(sample: NodeSampled, gpu: GpuReading, palette: Palette) -> Line:
     style = palette.style
     value = gpu.utilization_percent
-    name = f"gpu {gpu.index}" + ("" if gpu.instance is None else f".{gpu.instance}")
-    line = Line([(fit(name, 16), style("muted"))]).extend(meter(palette, value, 10))
+    line = Line([(fit(gpu_name(gpu), 16), style("muted"))]).extend(meter(palette, value, 10))
     line.add(percent(value, 5), style(load_role(value) if value is not None else "muted"))
     line.add(f"  {size(gpu.memory_used_bytes)}/{size(gpu.memory_total_bytes)}  {watts(gpu.power_w)}", style("text"))
     temperature = MISSING if gpu.temperature_c is None else f"{gpu.temperature_c:.0f}°C"
-    if gpu.sm_active_percent is not None:
-        line.add(f"  SMs {percent(gpu.sm_active_percent).strip()}", style("text"))
     line.add(f"  {temperature}  {clean(gpu.name)}", style("text"))
     if gpu.state != "ok":
         line.add(f"  {clean(gpu.state)}", style("bad", bold=True))
+    if told := gpu_provenance(sample, gpu):
+        line.add("  " + clean(told), style("muted"))
     if gpu.ranks:
         line.add("  rank " + ",".join(map(str, gpu.ranks)), style("text"))
-    reasons = [f"{name} {MISSING} {reason}" for name, reason in gpu.unavailable.items() if name in _GPU_SHOWN]
+    reasons = [f"{name} {MISSING} {reason}" for name, reason in gpu.unavailable.items() if name in SHOWN_ELSEWHERE]
     reasons += [f"{name}: {note}" for name, note in gpu.notes.items()] + gpu.throttle
     return line.add("  " + clean(", ".join(reasons)), style("warn")) if reasons else line
 
