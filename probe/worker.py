@@ -129,11 +129,7 @@ def identity(worker: Worker, ranks: Dict[str, int]) -> Dict[str, Any]:
         script=os.path.abspath(sys.argv[0]) if sys.argv and sys.argv[0] else "",
         horovod=_version("horovod"),
         frameworks={name: _version(name) for name in ("torch", "tensorflow", "keras") if name in sys.modules},
-        visible_devices={
-            name: os.environ[name]
-            for name in _DEVICE_VARIABLES
-            if name in os.environ
-        },
+        visible_devices={name: os.environ[name] for name in _DEVICE_VARIABLES if name in os.environ},
     )
 
 

@@ -130,7 +130,7 @@ class NvidiaSensor:
                 fresh.notes["last_xid"] = _FROM_THE_LOG
             gpus += _readings(row, condition, fresh, now_ns)
         # What runs once a second runs with cold caches: where all is well and was so before, there is nothing to judge.
-        troubled, self._troubled = self._troubled, conditions.count(_WELL) < len(conditions)
+        troubled, self._troubled = self._troubled, conditions.count(_WELL) < len(conditions) or not conditions
         if troubled or self._troubled:
             notices += _notices_of_change(rows, conditions)
             self._judge(conditions, now_ns)
@@ -240,13 +240,14 @@ class NvidiaSensor:
         return _WELL, answer
 
     def _judge(self, conditions: list[_Condition], now_ns: int) -> None:
-        """Lets go of the driver when no GPU can be read through it. Threads that hang keep it: they may yet return."""
+        """Lets go of the driver when no GPU can be read through it, or it knows of none: it looks for them when it is taken up.
+        Threads that hang keep it: they may yet return."""
         if self._nvml is None:
             return
         states = {condition.state for condition in conditions}
         if _OK in states:
             self._pause_s = _FIRST_PAUSE_S
-        elif states & {_LOST, _UNREADABLE} and _SILENT not in states and now_ns >= self._retry_ns:
+        elif (states & {_LOST, _UNREADABLE} or not states) and _SILENT not in states and now_ns >= self._retry_ns:
             for row, condition in zip(sorted(self._rows.values(), key=lambda row: row.index), conditions, strict=True):
                 row.missing = condition
             self._letting_go = True

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,8 @@ from distmon.core.formats.board import integrated_gpu
 from tests.agent.jetson_files import DEADLINE_S, SECOND, monitor, script, write
 
 DATA = Path(__file__).parents[1] / "data"
+StartService = Callable[[str], "subprocess.Popen[bytes]"]
+SERVICE = Path(__file__).parents[1] / "stubs/jtop/service.py"
 HW09 = DATA / "cases" / "HW-09"
 MODES: dict[str, dict[str, Any]] = {mode["mode"]: mode for mode in json.loads((HW09 / "modes.json").read_text())}
 EXPECTED: dict[str, Any] = json.loads((HW09 / "expected.json").read_text())
@@ -290,6 +294,52 @@ def test_rails_whose_names_are_swapped_are_doubted_once_and_not_for_a_moment(boa
         told += [(second, notice) for notice in sensor.read(second * SECOND).notices]
     assert [(second, notice.severity) for second, notice in told] == [(50, "warning")]
     assert told[0][1].text.startswith("POM_5V_GPU draws more than POM_5V_IN")
+
+
+# --- the real client ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def real_client(board: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StartService]:
+    """Starts a stand-in of the service of that version ("": the client's own), which jetson-stats' own client talks to."""
+    python = os.environ.get("DISTMON_JTOP_PYTHON")
+    if python is None:
+        pytest.skip("DISTMON_JTOP_PYTHON names no Python with jetson-stats, which is under the AGPL and no part of the tests")
+    ask = "from jtop.core.common import *; from jtop.jtop import VERSION_RE; print(get_key(), get_var(VERSION_RE))"
+    key, own = subprocess.run([python, "-c", ask], capture_output=True, text=True, check=True).stdout.split()
+    # The client has the socket's path in its source.
+    write(tmp_path / "site/sitecustomize.py", f"import jtop.service\njtop.service.JTOP_PIPE = '{tmp_path}/jtop.sock'")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    script(board / "jtop", f"#!{python}\n")
+    with ExitStack() as stack:
+
+        def start(version: str) -> subprocess.Popen[bytes]:
+            command = [sys.executable, str(SERVICE), str(tmp_path / "jtop.sock"), version or own, key]
+            service = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE))
+            stack.callback(service.kill)
+            assert service.stdout is not None and service.stdout.readline() == b"listening\n"
+            return service
+
+        yield start
+
+
+def test_the_real_client_s_readings_and_its_service_s_end(real_client: StartService, roots: Roots) -> None:
+    service, sensor = real_client(""), sensor_of(roots)
+    reading = until(lambda: sensor.read(0), lambda reading: source(reading) == "jtop")
+    assert (reading.values["cores_percent"], reading.values["gpus"][0].utilization_percent) == ([21.0, None], 71.0)
+    assert {rail.name: (rail.watts, rail.within) for rail in reading.values["power"]} == {
+        "POM_5V_GPU": (0.9, "POM_5V_IN"),
+        "POM_5V_IN": (4.0, ""),
+    }
+    assert [engine.name for engine in reading.values["engines"]] == ["EMC", "APE"]
+    service.kill()
+    assert until(lambda: sensor.read(SECOND), lambda reading: source(reading) != "jtop").unavailable["jtop"]
+
+
+def test_the_real_client_refuses_a_service_of_another_version(real_client: StartService, roots: Roots) -> None:
+    real_client("1.2.3")
+    sensor = sensor_of(roots)
+    assert "[1.2.3]" in until(lambda: sensor.read(0), has_answered).unavailable["jtop"]
 
 
 # --- one GPU, two views -------------------------------------------------------------------------------------------------

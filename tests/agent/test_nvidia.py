@@ -484,6 +484,18 @@ def test_a_driver_that_goes_away_is_asked_again_less_and_less_often(scenario: Sc
     assert player.notices[1] == "all 2 GPUs: can be read again"
 
 
+def test_a_gpu_that_comes_to_a_driver_without_any_is_found(scenario: Scenario, play: Play) -> None:
+    scenario.add_gpu(0)
+    scenario.answer(LIBRARY_ITSELF, "count", 0)
+    scenario.answer(LIBRARY_ITSELF, "count", 1, tick=3)
+    player = play(scenario, PATIENT_S)
+    reading = player.read(0)
+    assert (reading.values, reading.unavailable) == ({"gpus": []}, {"gpus": "the NVIDIA driver shows no GPU"})
+    seen = [len(player.gpus(tick)) for tick in range(1, 12)]
+    assert seen[:2] == [0, 0] and seen[-1] == 1
+    assert player.notices == []
+
+
 def test_after_a_new_start_of_the_driver_a_gpu_keeps_its_row(scenario: Scenario, play: Play) -> None:
     for index in range(3):
         scenario.add_gpu(index)

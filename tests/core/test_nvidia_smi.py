@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +14,7 @@ from distmon.core.events import GpuProcess
 from distmon.core.formats.nvidia_smi import parse_nvidia_smi
 
 MIB = 1 << 20
+REAL = Path(os.environ.get("DISTMON_REAL_DATA", Path(__file__).parents[3] / "shared" / "realdata"))
 NEW = """<?xml version="1.0" ?>
 <!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v12.dtd">
 <nvidia_smi_log>
@@ -90,6 +95,19 @@ def test_an_old_drivers_form() -> None:
     assert (gpu.power_w, gpu.power_limit_w, gpu.fan_percent, gpu.retired_pages) == (25.58, 250, 46, 3)
     assert (gpu.utilization_percent, gpu.performance_state, gpu.ecc_corrected) == (None, None, None)
     assert gpu.throttle == ["hardware slowdown"]
+
+
+def test_real_drivers_forms_give_the_truth_values_of_their_index() -> None:
+    index = REAL / "INDEX.md"
+    if not index.is_file():
+        pytest.skip(f"no real data in {REAL}; DISTMON_REAL_DATA names another folder")
+    truth = r"`nvidia-smi/(xml-[^`]+)`.*; ([^:;]+): fb used (\d+) MiB, util (\S+)[ %]*, \S+=([\d.]+) W"
+    rows = re.findall(truth, index.read_text())
+    assert len(rows) == 8
+    for file, name, used, load, watts in rows:
+        gpu = parse_nvidia_smi((REAL / "nvidia-smi" / file).read_text())[0]
+        assert (gpu.name, gpu.memory_used_bytes, gpu.power_w) == (name, int(used) * MIB, float(watts)), file
+        assert gpu.utilization_percent == (None if load.startswith("N/A") else float(load)), file
 
 
 @given(st.text(max_size=200))
