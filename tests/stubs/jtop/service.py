@@ -49,7 +49,7 @@ def main() -> None:
 
 def greet(queue: Queue[Any], version: str) -> None:
     """Clients put {"interval": s} into the queue to be greeted, and {} to say that they are still there."""
-    board = {"hardware": {}, "cpu": {}}
+    board: dict[str, Any] = {"hardware": {}, "cpu": {}}
     greeting = {"init": {"version": version, "board": board, "interval": 1.0, "memory": "", "fan": {}, "jc": False}}
     while True:
         asked = queue.get()
