@@ -95,7 +95,7 @@ class Undone:
 def undone(state: SessionState) -> dict[int, Undone]:
     """Generation -> what was thrown away of it. Each step counts once, however often a state went back before it."""
     found: dict[int, Undone] = {}
-    for number, (first, since) in _undone_from(state).items():
+    for number, (first, since) in undone_from(state).items():
         generation = state.generations.get(number)
         if generation is not None:
             parts = [_after(rank, first, since) for rank in generation.ranks.values()]
@@ -118,11 +118,11 @@ def _unrecorded_s(state: SessionState, generation: Generation, since: float) -> 
 
 def undone_of(state: SessionState, ranks: dict[int, RankSteps]) -> float:
     """Seconds of the steps that were thrown away of one rank in each generation (generation -> its steps)."""
-    thrown = _undone_from(state)
+    thrown = undone_from(state)
     return math.fsum(_after(rank, *thrown[number]).duration_ns for number, rank in ranks.items() if number in thrown) / 1e9
 
 
-def _undone_from(state: SessionState) -> dict[int, tuple[int, float]]:
+def undone_from(state: SessionState) -> dict[int, tuple[int, float]]:
     """Generation -> its first step that was thrown away, and the moment of the commit before it.
 
     The oldest worker's state is the one that is handed to the others.

@@ -144,7 +144,7 @@ def _by_epoch(state: SessionState, joules: float) -> list[EpochEnergy]:
         # Each end lies anywhere in an interval, with the power of the epoch: two uniform errors.
         error = _SIGMAS * spent / lasted * interval_s / math.sqrt(6) if lasted > 0 else math.inf
         if error < spent:
-            per_sample = spent / epoch.samples if epoch.sampled and epoch.samples else None
+            per_sample = spent / epoch.samples if epoch.samples else None
             found.append(EpochEnergy(epoch.epoch, spent, error, per_sample))
     return found
 

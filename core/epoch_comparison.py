@@ -95,8 +95,8 @@ def epoch_run(state: SessionState) -> EpochRun:
             continue
         found[number] = EpochOf(
             seconds=epoch.ended - epoch.started,
-            ranks=_ranks(state, epoch),
-            samples=epoch.samples if epoch.sampled else None,
+            ranks=epoch_ranks(state, epoch),
+            samples=epoch.samples,
             metrics=dict(epoch.metrics) or printed.get(number, {}),
             events=_events(state, after, epoch.ended),
         )
@@ -110,8 +110,9 @@ def _printed(state: SessionState) -> dict[int, dict[str, float]]:
     return {number - first: values for number, values in state.printed.items()}
 
 
-def _ranks(state: SessionState, epoch: Epoch) -> tuple[int, int] | None:
-    sizes = [size for g in epoch.generations if (size := state.generations[g].world_size or len(state.generations[g].ranks))]
+def epoch_ranks(state: SessionState, epoch: Epoch) -> tuple[int, int] | None:
+    """The fewest and the most ranks that trained it."""
+    sizes = [size for g in epoch.parts if (size := state.generations[g].world_size or len(state.generations[g].ranks))]
     return (min(sizes), max(sizes)) if sizes else None
 
 

@@ -11,39 +11,78 @@ MOST_EPOCHS = 10_000
 
 
 @dataclass(slots=True)
-class Epoch:
-    """Times are seconds since the epoch of the clock."""
+class EpochPart:
+    """What one generation of ranks trained of an epoch. Times are seconds since the epoch of the clock."""
 
-    epoch: int
-    """From 0."""
-    started: float | None = None
+    started: float
     """Start of its first step, on any rank."""
-    ended: float | None = None
+    ended: float
     """End of its last step, on any rank."""
     samples: int = 0
     sampled: bool = True
     """Every batch of steps told its samples."""
-    rank_steps: int = 0
-    generations: set[int] = field(default_factory=set)
+    lead: tuple[int, int] | None = None
+    """Rank 0's first step of it, and the one after its last, as the generation counts; None where rank 0 told none."""
+    lead_steps: int = 0
+    """Steps of rank 0: fewer than lie between those where the number of the epoch came again later."""
+
+
+@dataclass(slots=True)
+class Epoch:
+    """All that was trained of an epoch, on any rank."""
+
+    epoch: int
+    """From 0."""
+    parts: dict[int, EpochPart] = field(default_factory=dict)
+    """By generation."""
     metrics: dict[str, float] = field(default_factory=dict)
     """The last values that its lowest rank logged."""
     metrics_rank: int | None = None
     joules_before: float | None = None
     """Measured of the session when rank 0 began it, for the first time; None without a power reading."""
 
+    @property
+    def started(self) -> float | None:
+        """Start of its first step, in seconds since the epoch of the clock."""
+        return min((part.started for part in self.parts.values()), default=None)
 
-def add_steps(epochs: dict[int, Epoch], epoch: int, generation: int, lasted: tuple[float, float], added: Totals) -> None:
-    """Steps of an epoch that is known, from their first start to their last end. Past MOST_EPOCHS no new ones are kept."""
+    @property
+    def ended(self) -> float | None:
+        """End of its last step, likewise."""
+        return max((part.ended for part in self.parts.values()), default=None)
+
+    @property
+    def samples(self) -> int | None:
+        """Over all ranks, those that a restart undid among them; None where a batch did not tell them."""
+        parts = self.parts.values()
+        return sum(part.samples for part in parts) if all(part.sampled for part in parts) else None
+
+
+def add_steps(
+    epochs: dict[int, Epoch],
+    epoch: int,
+    generation: int,
+    lasted: tuple[float, float],
+    added: Totals,
+    lead: tuple[int, int] | None,
+) -> None:
+    """Steps of an epoch that is known, from their first start to their last end. Past MOST_EPOCHS no new ones are kept.
+
+    `lead` are the numbers of rank 0's first step among them and of the one after its last.
+    """
     known = _epoch(epochs, epoch)
     if known is None:
         return
     started, ended = lasted
-    known.started = started if known.started is None else min(known.started, started)
-    known.ended = ended if known.ended is None else max(known.ended, ended)
-    known.samples += added.samples
-    known.sampled = known.sampled and added.sampled_steps == added.steps
-    known.rank_steps += added.steps
-    known.generations.add(generation)
+    if (part := known.parts.get(generation)) is None:
+        part = known.parts[generation] = EpochPart(started, ended)
+    part.started, part.ended = min(part.started, started), max(part.ended, ended)
+    part.samples += added.samples
+    part.sampled = part.sampled and added.sampled_steps == added.steps
+    if lead is not None:
+        first, end = lead
+        part.lead = lead if part.lead is None else (min(part.lead[0], first), max(part.lead[1], end))
+        part.lead_steps += end - first
 
 
 def begin_epoch(epochs: dict[int, Epoch], epoch: int, joules: float | None) -> None:

@@ -276,7 +276,8 @@ def _steps_recorded(state: SessionState, event: ev.StepsRecorded | ev.NodeStepsR
     if event.epoch is not None:
         for rank, *_ in told:
             _rank(state, rank).epoch = event.epoch
-        add_steps(state.epochs, event.epoch, event.generation, (begin, end), added)
+        lead = next(((batch[0], batch[0] + batch[1]) for rank, _, batch in told if rank == 0), None)
+        add_steps(state.epochs, event.epoch, event.generation, (begin, end), added, lead)
     state.stepped_until = max(state.stepped_until, end)
     if state.job.status != "ended":
         state.job.status = "running"

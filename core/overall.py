@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from distmon.core.batches import PHASES
+from distmon.core.batches import PHASES, Batch
 from distmon.core.intervals import rate_interval
-from distmon.core.measures import Split, split, step_series, steps_set_aside, warmup
-from distmon.core.quantiles import Quantiles
+from distmon.core.measures import Split, split, step_series, steps_set_aside, warmup, why_no_warmup
+from distmon.core.quantiles import Quantiles, median
 from distmon.core.state import SessionState
-from distmon.core.steps import Generation, Totals
+from distmon.core.steps import RECENT_STEPS, Generation, RankSteps, Totals
+
+_SAME_SIZE = 0.95
+"""With so many of the known batches of one size, that size stands for all of a rank."""
+
+
+@dataclass(slots=True, frozen=True)
+class RankThroughput:
+    """Samples per second of one rank after warm-up, over its generations of which warm-up could be told."""
+
+    samples: int | None = None
+    """All that it trained, warm-up included; None where the size of a batch was not seen."""
+    mean: float | None = None
+    """Samples over the time of their steps."""
+    median: float | None = None
+    """Over its batches."""
+    reason: str = ""
+    """Why there is no mean."""
+    no_median: str = ""
+    """Why there is a mean and no median."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -24,6 +45,7 @@ class RankOverall:
     step_median_s: float | None
     """End to end, over all steps, warm-up included."""
     steady: Split | None
+    throughput: RankThroughput
     missing: dict[str, int]
     """Phase, or samples -> steps in which it was not seen, warm-up included."""
 
@@ -37,7 +59,8 @@ def rank_overalls(state: SessionState) -> list[RankOverall]:
 
 
 def _overall(state: SessionState, number: int, generations: list[Generation], skips: dict[int, int]) -> RankOverall:
-    made = [(g.ranks[number], skips[g.number]) for g in generations if number in g.ranks]
+    taken = [g for g in generations if number in g.ranks]
+    made = [(g.ranks[number], skips[g.number]) for g in taken]
     whole, steady, durations = Totals(), Totals(), Quantiles()
     for rank, skip in made:
         whole = whole.plus(rank.totals)
@@ -51,11 +74,69 @@ def _overall(state: SessionState, number: int, generations: list[Generation], sk
         micro_batches=sum(rank.micro_batches for rank, _ in made),
         step_median_s=None if (median_ns := durations.quantile(0.5)) is None else median_ns / 1e9,
         steady=split(steady),
+        throughput=_throughput(number, taken, skips),
         missing={
             **{phase: whole.steps - seen for phase, seen in zip(PHASES, whole.seen, strict=True)},
             "samples": whole.steps - whole.sampled_steps,
         },
     )
+
+
+def _throughput(number: int, taken: list[Generation], skips: dict[int, int]) -> RankThroughput:
+    """Of the generations that it took part in."""
+    if not taken:
+        return RankThroughput(reason="it reported no step")
+    totals = [g.ranks[number].totals for g in taken]
+    if any(total.sampled_steps < total.steps for total in totals):
+        return RankThroughput(reason="the number of samples in a batch was not seen")
+    samples = sum(total.samples for total in totals)
+    told = [(g.ranks[number], skips[g.number]) for g in taken if warmup(g).shape != "too_few_steps"]
+    if not told:
+        return RankThroughput(samples, reason=why_no_warmup(taken[-1]))
+    steady = Totals()
+    for rank, skip in told:
+        steady = steady.plus(rank.steady(skip))
+    if not steady.duration_ns:
+        return RankThroughput(samples, reason="its steady steps took no time")
+    usual = _median_rate(told)
+    no_median = "" if usual is not None else "its batches differ in size, and single ones of so many steps are not kept"
+    return RankThroughput(samples, steady.samples / steady.duration_ns * 1e9, usual, no_median=no_median)
+
+
+def _median_rate(made: list[tuple[RankSteps, int]]) -> float | None:
+    """The median of samples/s over steady batches, of ranks with the steps that each sets aside.
+
+    From every batch where all are kept. Of more steps the usual size over the median step time, where a few batches at most have
+    another size: the rates are then in the order of the times. Past the exact quantiles those times are of all steps.
+    """
+    kept = [(_kept_steps(rank), skip) for rank, skip in made]
+    if all(len(steps) == rank.sums[0] for (steps, _), (rank, _) in zip(kept, made, strict=True)):
+        rates = (samples / ns * 1e9 for steps, skip in kept for step, (samples, ns) in steps.items() if step >= skip and ns)
+        return median(rates)
+    sizes = Counter(samples for steps, _ in kept for samples, _ in steps.values())
+    size, times = sizes.most_common(1)[0]
+    whole, steps = sum(rank.sums[2] for rank, _ in made), sum(rank.sums[0] for rank, _ in made)
+    if times < _SAME_SIZE * sizes.total() or not _SAME_SIZE * size * steps <= whole <= size * steps / _SAME_SIZE:
+        return None
+    durations = Quantiles()
+    for rank, skip in made:
+        if rank.durations.bins:
+            durations.merge(rank.durations)
+        else:
+            durations.extend(rank.durations.values[skip:])
+    usual = durations.quantile(0.5)
+    return size / usual * 1e9 if usual else None
+
+
+def _kept_steps(rank: RankSteps) -> dict[int, tuple[int, int]]:
+    """Of the steps that are kept one by one, the first and the last: place since its first -> (samples, nanoseconds)."""
+    batches: Iterable[Batch] = (*rank.first_batches, *rank.last_batches(RECENT_STEPS))
+    first = rank.first_batches[0].first_step if rank.first_batches else 0
+    return {
+        batch.first_step - first + place: (samples or 0, ns)
+        for batch in batches
+        for place, (samples, ns) in enumerate(zip(batch.column("samples") or [], batch.durations_ns, strict=True))
+    }
 
 
 def throughput_interval(generation: Generation | None) -> tuple[float, float] | None:

@@ -70,9 +70,22 @@ class Rank(Struct, kw_only=True):
     steps: int
     micro_batches: int
     step_median_s: float | None
+    samples: int | None
+    mean_samples_per_s: float | None
+    median_samples_per_s: float | None
     split_s: StepSplit
     status: str
     unseen: dict[str, str]
+
+
+class Epoch(Struct, kw_only=True):
+    epoch: int
+    ranks: tuple[int, int] | None
+    samples: int | None
+    redone_samples: int | None
+    duration_s: float
+    training_s: float | None
+    samples_per_s: float | None
 
 
 class Rail(Struct, kw_only=True):
@@ -356,6 +369,7 @@ class Session(Struct, kw_only=True):
     communication: Communication | None
     energy: Energy | None
     ranks: list[Rank]
+    epochs: list[Epoch]
     nodes: list[Node]
     elastic: Elastic
     hangs: list[Hang]

@@ -36,9 +36,10 @@ def _wrapped(start: str, text: str) -> list[str]:
 
 
 def _text_table(table: Table) -> list[str]:
-    widths = [max(len(row[i]) for row in [table.header, *table.rows]) for i in range(len(table.header))]
+    rows = [table.header, *table.in_brief()]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(table.header))]
     lines = []
-    for row in [table.header, *table.rows]:
+    for row in rows:
         padded = zip(row, widths, strict=True)
         cells = [cell.ljust(w) if i in table.left else cell.rjust(w) for i, (cell, w) in enumerate(padded)]
         lines.append("  ".join(cells).rstrip())
@@ -63,7 +64,7 @@ def to_markdown(sections: list[Section], level: int = 2) -> str:
 
 def _markdown_table(table: Table) -> str:
     rule = ["---" if i in table.left else "---:" for i in range(len(table.header))]
-    rows = [[escaped(cell.strip()) for cell in row] for row in [table.header, *table.rows]]
+    rows = [[escaped(cell.strip()) for cell in row] for row in [table.header, *table.in_brief()]]
     return "\n".join("| " + " | ".join(row) + " |" for row in [rows[0], rule, *rows[1:]])
 
 

@@ -20,8 +20,9 @@ _LEAST_TOLD_S = 0.0005
 _DETAILED_NODES = 4
 """With more nodes than this their rails, cores and zones are in the JSON alone."""
 _CORES_IN_A_ROW = 8
-_MOST_EPOCHS = 12
-"""In a table of the text; the JSON has all."""
+_MOST_ROWS = 12
+"""Of a table that may be long, in text and Markdown; JSON and HTML have all."""
+_SLOWEST = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,20 @@ class Table:
     header: list[str]
     rows: list[list[str]]
     left: tuple[int, ...] = (0,)
+    brief: tuple[int, ...] | None = None
+    """Rows of a long table that text and Markdown show, in order; None: all."""
+
+    def in_brief(self) -> list[list[str]]:
+        """The rows of `brief`, with a row of … for those that are left out in between."""
+        if self.brief is None:
+            return self.rows
+        shown, following = [], 0
+        for index in self.brief:
+            if index > following:
+                shown.append(["…", *[""] * (len(self.header) - 1)])
+            shown.append(self.rows[index])
+            following = index + 1
+        return shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +71,8 @@ def sections(session: model.Session) -> list[Section]:
         Section("Communication", facts=_communication(session), lines=_communication_lines(session)),
         Section("Energy", facts=_energy(session), table=_energy_table(session)),
         Section("Ranks", table=_rank_table(session)),
+        Section("Throughput of each rank after warm-up", table=_rank_throughput(session)),
+        Section("Throughput of each epoch, all ranks together", table=_epoch_table(session)),
         Section("Nodes", table=_node_table(session)),
         *(_hardware(session.nodes) if len(session.nodes) <= _DETAILED_NODES else []),
         Section("Who joined and left", table=_elastic_table(session)),
@@ -280,8 +297,8 @@ def _energy_table(session: model.Session) -> Table | None:
     if not epochs:
         return None
     rows = [[str(e.epoch + 1), unit(e.energy_j, "J"), f"± {unit(e.error_j, 'J', 2)}", unit(e.per_sample_j, "J")] for e in epochs]
-    shown = rows if len(rows) <= _MOST_EPOCHS else [*rows[: _MOST_EPOCHS - 1], ["…", "", "", ""], rows[-1]]
-    return Table(["epoch", "energy", "error", "per sample"], shown)
+    brief = (*range(_MOST_ROWS - 2), len(rows) - 1) if len(rows) > _MOST_ROWS else None
+    return Table(["epoch", "energy", "error", "per sample"], rows, brief=brief)
 
 
 def _rank_table(session: model.Session) -> Table:
@@ -300,6 +317,55 @@ def _rank_table(session: model.Session) -> Table:
         for rank in session.ranks
     ]
     return Table(header, rows, left=(1, len(header) - 1))
+
+
+def _rank_throughput(session: model.Session) -> Table | None:
+    """None where no rank has any. Of many ranks text has the first, the slowest and the last."""
+    rows = [
+        [
+            str(rank.rank),
+            rank.host or DASH,
+            unit(rank.samples, "samples", 15),
+            unit(rank.mean_samples_per_s, "samples/s", 5),
+            unit(rank.median_samples_per_s, "samples/s", 5),
+        ]
+        for rank in session.ranks
+    ]
+    means = [rank.mean_samples_per_s for rank in session.ranks]
+    if not any(mean is not None for mean in means):
+        return None
+    return Table(["rank", "host", "in all", "mean", "median"], rows, left=(1,), brief=_ends_and_slowest(means))
+
+
+def _ends_and_slowest(rates: list[float | None]) -> tuple[int, ...] | None:
+    """Places of the first, the slowest and the last of many; None of few, which are all shown."""
+    if len(rates) <= _MOST_ROWS:
+        return None
+    return tuple(sorted({0, 1, len(rates) - 2, len(rates) - 1}.union(_slowest(rates)[:_SLOWEST])))
+
+
+def _slowest(rates: list[float | None]) -> list[int]:
+    """Places, the slowest first, without those that are not known."""
+    return [place for _, place in sorted((rate, place) for place, rate in enumerate(rates) if rate is not None)]
+
+
+def _epoch_table(session: model.Session) -> Table:
+    """Of many epochs text has the first, the slowest and the last."""
+    rates = [epoch.samples_per_s for epoch in session.epochs]
+    slowest = _slowest(rates)[:1] if len(rates) > 1 else []
+    rows = [_epoch_row(epoch, slowest=place in slowest) for place, epoch in enumerate(session.epochs)]
+    return Table(["epoch", "ranks", "samples", "time", "samples/s", ""], rows, left=(5,), brief=_ends_and_slowest(rates))
+
+
+def _epoch_row(epoch: model.Epoch, *, slowest: bool) -> list[str]:
+    said = ["slowest"] if slowest else []
+    if epoch.redone_samples:
+        said.append(f"{epoch.redone_samples:,} of the samples done again after a restart")
+    if epoch.training_s is not None and epoch.duration_s - epoch.training_s >= _LEAST_TOLD_S:
+        said.append(f"{seconds(epoch.duration_s)} with restarts")
+    ranks = DASH if epoch.ranks is None else "–".join(map(str, sorted(set(epoch.ranks))))
+    samples = DASH if epoch.samples is None else f"{epoch.samples:,}"
+    return [str(epoch.epoch + 1), ranks, samples, seconds(epoch.training_s), number(epoch.samples_per_s, 5), ", ".join(said)]
 
 
 def _node_table(session: model.Session) -> Table:

@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 
 from distmon.core import measures
 from distmon.core.elastic import accounts
+from distmon.core.epoch_throughput import EpochThroughput, epoch_throughputs
+from distmon.core.epochs import MOST_EPOCHS
 from distmon.core.finding import Verdict, key_of
 from distmon.core.held import FindingsHeld, Held
 from distmon.core.overall import RankOverall, rank_overalls, throughput_interval
@@ -40,7 +42,7 @@ def summarise(
     job = state.job
     sizes = _sizes(state)
     split = measures.step_split(measures.current_generation(state))
-    throughput, overalls = _throughput(state), rank_overalls(state)
+    throughput, overalls, epochs = _throughput(state), rank_overalls(state), epoch_throughputs(state)
     return model.Session(
         session_id=plain(state.session_id),
         started=_iso(job.started.at if job.started else state.started),
@@ -61,6 +63,7 @@ def summarise(
         communication=summarise_communication(state),
         energy=summarise_energy(state, price_per_node_hour),
         ranks=[_rank(state, overall) for overall in overalls],
+        epochs=[_epoch(epoch) for epoch in epochs],
         nodes=[_node(state, node) for _, node in sorted(state.nodes.items(), key=lambda item: (item[1].host, item[0]))],
         elastic=summarise_elastic(state, lambda at: _since(state, at)),
         hangs=summarise_hangs(state, lambda at: _since(state, at)),
@@ -73,7 +76,7 @@ def summarise(
         summary=_summary(state, sizes),
         unknown_kinds={plain(kind): times for kind, times in sorted(state.unknown_kinds.items())},
         notes=(notes or []) + _import_warnings(state) + _lost_output(state) + _silent_nodes(state) + _summed_steps(state),
-        reasons=_reasons(state, throughput, overalls),
+        reasons=_reasons(state, throughput, overalls) | _throughput_reasons(state, overalls, epochs),
     )
 
 
@@ -172,9 +175,24 @@ def _rank(state: SessionState, overall: RankOverall) -> model.Rank:
         steps=overall.steps,
         micro_batches=overall.micro_batches,
         step_median_s=overall.step_median_s,
+        samples=overall.throughput.samples,
+        mean_samples_per_s=overall.throughput.mean,
+        median_samples_per_s=overall.throughput.median,
         split_s=_split(overall.steady),
         status=measures.rank_status(state, overall.rank),
         unseen=_plain_pairs(known.unseen) if known else {},
+    )
+
+
+def _epoch(found: EpochThroughput) -> model.Epoch:
+    return model.Epoch(
+        epoch=found.epoch,
+        ranks=found.ranks,
+        samples=found.samples,
+        redone_samples=found.redone_samples,
+        duration_s=found.duration_s,
+        training_s=found.training_s,
+        samples_per_s=found.samples_per_s,
     )
 
 
@@ -355,6 +373,29 @@ def _reasons(state: SessionState, throughput: model.Throughput, overalls: list[R
     return reasons
 
 
+def _throughput_reasons(state: SessionState, overalls: list[RankOverall], epochs: list[EpochThroughput]) -> dict[str, str]:
+    """Why ranks or epochs have no throughput, once for all with the same reason."""
+    if measures.current_generation(state) is None:
+        return {}
+    reasons: dict[str, str] = {}
+    if not epochs:
+        reasons["epochs"] = "no step was told with its epoch: the framework's loop, or distmon.probe, tells it"
+    elif len(state.epochs) >= MOST_EPOCHS:
+        reasons["epochs"] = f"only the first {MOST_EPOCHS:,} are kept"
+    said: dict[tuple[str, str, str], list[int]] = {}
+    for overall in overalls:
+        for key, reason in (("mean", overall.throughput.reason), ("median", overall.throughput.no_median)):
+            if reason:
+                said.setdefault(("ranks", f"{key}_samples_per_s", reason), []).append(overall.rank)
+    for epoch in epochs:
+        if epoch.reason:
+            said.setdefault(("epochs", "samples_per_s", epoch.reason), []).append(epoch.epoch)
+    for (kind, key, reason), numbers in said.items():
+        name = f"{kind}.{_numbers(numbers)}.{key}"
+        reasons[name] = f"{reasons[name]}; {reason}" if name in reasons else reason
+    return reasons
+
+
 def _phase_reasons(state: SessionState, overalls: list[RankOverall]) -> dict[str, str]:
     """Why phases are missing, in how many steps: what the probes said, once for all ranks that said the same.
 
@@ -367,13 +408,13 @@ def _phase_reasons(state: SessionState, overalls: list[RankOverall]) -> dict[str
             if not overall.steps or overall.missing.get(name) != 0:
                 said.setdefault((name, reason), []).append(overall)
     return {
-        f"ranks.{_numbers(ranks)}.{plain(name)}": _how_often(ranks, name) + plain(reason)
+        f"ranks.{_numbers([rank.rank for rank in ranks])}.{plain(name)}": _how_often(ranks, name) + plain(reason)
         for (name, reason), ranks in sorted(said.items(), key=lambda item: item[0])
     }
 
 
-def _numbers(ranks: list[RankOverall]) -> str:
-    return "+".join(str(rank.rank) for rank in ranks[:8]) + "+" * (len(ranks) > 8)
+def _numbers(numbers: list[int]) -> str:
+    return "+".join(map(str, numbers[:8])) + "+" * (len(numbers) > 8)
 
 
 def _how_often(ranks: list[RankOverall], name: str) -> str:
