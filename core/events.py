@@ -85,6 +85,10 @@ class JobStarted(Event, frozen=True, kw_only=True):
     """Versions of what the training uses; never the process environment."""
     elastic: bool = False
     """Ranks may come and go."""
+    timeline: str = ""
+    """Where Horovod was told to write its timeline, on rank 0's host."""
+    fusion_threshold_bytes: int | None = None
+    """Of Horovod's fusion buffer; None where it is not known, or changes."""
 
 
 LaunchStage = Literal[

@@ -26,7 +26,8 @@ from distmon.replay.report.pictures import write_pictures
 from distmon.replay.report.render import to_markdown
 from distmon.replay.report.scaling import scaling_sections
 from distmon.replay.report.scaling_charts import scaling_charts
-from distmon.replay.report.sections import Section, Table, overview, sections
+from distmon.replay.report.sections import overview, sections
+from distmon.replay.report.tables import Section, Table
 from distmon.replay.report.words import DASH, number, seconds
 from distmon.replay.session_file import Notes, open_session
 from distmon.tui.cli.compare import runs_of

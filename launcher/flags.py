@@ -7,7 +7,8 @@ and a misspelt flag is named before anything starts.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
+from pathlib import Path
 from typing import NamedTuple
 
 from distmon.core.errors import UsageError
@@ -56,8 +57,9 @@ _BY_SPELLING = {name: name for name in HOROVOD_FLAGS} | {
 
 _OWN_WITHOUT_VALUE = ("--headless", "--check", "--no-check", "--summaries", "--debug", "--help", "-h")
 _OWN_WITH_VALUE = ("--record", "--backend", "--preset", "--lost-after", "--samples-per-step", "--cycle", "--against")
-OWN_FLAGS: Mapping[str, int] = dict.fromkeys(_OWN_WITHOUT_VALUE, 0) | dict.fromkeys(_OWN_WITH_VALUE, 1)
-"""Of `distmon run` itself -> number of values."""
+OWN_FLAGS: Mapping[str, int] = dict.fromkeys(_OWN_WITHOUT_VALUE, 0) | dict.fromkeys(_OWN_WITH_VALUE, 1) | {"--timeline": 0}
+"""Of `distmon run` itself -> number of values. That of --timeline is optional: behind =, or a word that ends in .json."""
+_DEFAULT_FUSION_BYTES = 128 << 20
 
 
 class Flag(NamedTuple):
@@ -89,12 +91,14 @@ def split_arguments(arguments: Sequence[str], own: Mapping[str, int]) -> RunArgu
         is_own = word in own
         name = word if is_own else _resolve(word, own)
         wanted = own[word] if is_own else HOROVOD_FLAGS[name]
+        if name == "--timeline" and (equals or any(word.endswith(".json") for word in rest[:1])):
+            wanted = 1
         values = [value] if equals else rest[:wanted]
         if not equals:
             del rest[:wanted]
         if len(values) != wanted or (not equals and "--" in values):
             raise UsageError(f"{word} takes {_count(wanted)}")
-        words = [f"{word}={value}"] if equals else [word, *values]
+        words = [f"{word}={values[0]}"] if equals or (name == "--timeline" and values) else [word, *values]
         if is_own:
             result.own.extend(words)
         else:
@@ -133,11 +137,30 @@ def job_spec(
         ssh_port=_positive("--ssh-port", last["--ssh-port"], "a port") if "--ssh-port" in last else None,
         ssh_identity_file=last.get("--ssh-identity-file"),
         flags=[word for flag in arguments.horovod if flag.name not in ("-H", "--hostfile") for word in flag.words],
+        timeline=_timeline(last, cwd, environment),
+        fusion_threshold_bytes=_fusion_threshold_bytes({flag.name for flag in arguments.horovod}, last, environment),
         backend=backend,
         cwd=cwd,
         environment=dict(environment),
         lost_after_s=lost_after_s,
     )
+
+
+def _timeline(last: Mapping[str, str], cwd: str, environment: Mapping[str, str]) -> str:
+    """The file; empty where there is none, or where the script itself says it later."""
+    named = last.get("--timeline-filename") or environment.get("HOROVOD_TIMELINE", "")
+    return "" if named in ("", "DYNAMIC") else str(Path(cwd, named))
+
+
+def _fusion_threshold_bytes(flags: Set[str], last: Mapping[str, str], environment: Mapping[str, str]) -> int | None:
+    if "--autotune" in flags or "--config-file" in flags or environment.get("HOROVOD_AUTOTUNE", "0") != "0":
+        return None
+    megabytes, plain = last.get("--fusion-threshold-mb"), environment.get("HOROVOD_FUSION_THRESHOLD")
+    if megabytes is not None:
+        return int(megabytes) << 20 if megabytes.isdecimal() else None
+    if plain is not None:
+        return int(plain) if plain.isdecimal() else None
+    return _DEFAULT_FUSION_BYTES
 
 
 def _resolve(word: str, own: Mapping[str, int]) -> str:

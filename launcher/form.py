@@ -60,14 +60,15 @@ def form_of(words: Sequence[str], presets: Mapping[str, Sequence[str]] = NO_PRES
         else:
             options += flag.words
     while own:
-        name, equals, value = own.pop(0).partition("=")
+        word = own.pop(0)
+        name, equals, value = word.partition("=")
         values = [value] if equals else [own.pop(0) for _ in range(OWN_FLAGS[name])]
         if name == "--backend":
             fields["backend"] = values[0]
         elif name == "--preset" and values[0] in presets:
             begin = form_of(presets[values[0]])
         else:
-            options += [name, *values]
+            options += [word] if equals else [name, *values]
     fields["options"] = " ".join(part for part in (begin.options, shlex.join(options)) if part)
     return msgspec.structs.replace(begin, **fields)
 

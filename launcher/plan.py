@@ -75,6 +75,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     """What the script uses through Horovod."""
     backend: str
     notices: list[Notice]
+    timeline: str = ""
+    fusion_threshold_bytes: int | None = None
     lost_after_s: float = LOST_AFTER_S
     """A host that says nothing for so long is given up; 0: never."""
 
@@ -133,6 +135,8 @@ def make_plan(spec: JobSpec, facts: Facts, places: Places) -> Plan:
         frameworks=facts.frameworks,
         network_interface=interface,
         backend=spec.backend,
+        timeline=spec.timeline,
+        fusion_threshold_bytes=spec.fusion_threshold_bytes,
         lost_after_s=spec.lost_after_s,
         notices=[*_repeated(facts), *_spare_slots(spec, facts), *notices],
     )

@@ -88,6 +88,8 @@ class Runner:
                 network_interface=plan.network_interface,
                 cwd=shown(plan.cwd),
                 python=shown(plan.python),
+                timeline=shown(plan.timeline),
+                fusion_threshold_bytes=plan.fusion_threshold_bytes,
             )
         )
         for notice in [*_shown_places(plan), *plan.notices]:

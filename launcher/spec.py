@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 LOST_AFTER_S = 60.0
+
 
 class JobSpec(Struct, frozen=True, kw_only=True):
     """One job. `flags` are the backend's own, as the user gave them but for -H and the hosts file, which distmon reads itself.
@@ -24,11 +25,19 @@ class JobSpec(Struct, frozen=True, kw_only=True):
     ssh_port: int | None = None
     ssh_identity_file: str | None = None
     flags: list[str] = []
+    timeline: str = ""
+    """Where the flags or the environment tell Horovod to write its timeline."""
+    fusion_threshold_bytes: int | None = None
+    """Of Horovod's fusion buffer, by the flags or the environment; None where it is not known, or changes."""
     backend: str = "horovod"
     cwd: str
     environment: dict[str, str]
     lost_after_s: float = LOST_AFTER_S
     """A host that says nothing for so long is given up; 0: never."""
+
+    def writing_timeline(self, file: str) -> JobSpec:
+        """The same with a timeline of Horovod's."""
+        return structs.replace(self, flags=[*self.flags, "--timeline-filename", file], timeline=file)
 
     @property
     def elastic(self) -> bool:

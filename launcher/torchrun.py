@@ -18,4 +18,5 @@ def for_torchrun(plan: Plan, spec: JobSpec) -> Plan:
     horovods = [word for word in spec.flags if word.startswith("-") and word.partition("=")[0] not in _KNOWN]
     if horovods:
         raise UsageError(f"{horovods[0]} is a flag of horovodrun, and --backend torchrun knows only -np; leave it out")
-    return msgspec.structs.replace(plan, flags=[], network_interface="", hosts=f"localhost:{plan.np}", own_hosts=False)
+    alone = {"hosts": f"localhost:{plan.np}", "network_interface": "", "own_hosts": False}
+    return msgspec.structs.replace(plan, flags=[], timeline="", fusion_threshold_bytes=None, **alone)

@@ -12,7 +12,8 @@ from distmon.core.epoch_comparison import EpochRun
 from distmon.core.intervals import MIN_RUNS
 from distmon.replay.report import model
 from distmon.replay.report.epochs import Epochs, epoch_sections, summarise_epochs
-from distmon.replay.report.sections import PHASE_NAMES, Section, Table
+from distmon.replay.report.sections import PHASE_NAMES
+from distmon.replay.report.tables import Section, Table
 from distmon.replay.report.words import DASH, count, number, seconds
 
 FORMAT = 1

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from distmon.core.epoch_comparison import EpochOf, EpochRun, EpochTotals, compare_epochs
 from distmon.replay.report.mask import plain
-from distmon.replay.report.sections import Section, Table
+from distmon.replay.report.tables import Section, Table
 from distmon.replay.report.words import DASH, number, seconds
 
 _SHOWN_METRICS = 2

@@ -16,7 +16,7 @@ from html import escape
 import vl_convert
 
 from distmon.replay.report.drawing import Chart
-from distmon.replay.report.sections import Section, Table
+from distmon.replay.report.tables import Section, Table
 
 _STYLE = """
 :root { color-scheme: light dark; --text: #1c2530; --muted: #57616e; --page: #fbfbfa; --line: #c3cad3; --raised: #eceef1 }

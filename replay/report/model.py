@@ -244,6 +244,55 @@ class Communication(Struct, kw_only=True):
     text: str
 
 
+class HorovodTensor(Struct, kw_only=True):
+    name: str
+    operations: int
+    fused: int
+    size_bytes: int | None
+    negotiate_us: float
+    queue_us: float
+    memcpy_us: float
+    reduce_us: float
+    total_us: float
+    """Negotiation and operation."""
+    wait_for_last_rank_us: float
+    last_ready_rank: int | None
+    """The rank that was last most often."""
+    incomplete: bool
+
+
+class HorovodFusion(Struct, kw_only=True):
+    reductions: int
+    """Of several tensors at once."""
+    tensors_per_reduction: float | None
+    bytes_per_reduction: float | None
+    largest_bytes: int | None
+    threshold_bytes: int | None
+
+
+class HorovodTimeline(Struct, kw_only=True):
+    """Times are unions on the clock, in microseconds."""
+
+    file: str
+    ranks: int
+    span_us: float
+    communication_us: float
+    negotiate_us: float
+    queue_us: float
+    memcpy_in_us: float
+    memcpy_out_us: float
+    memcpy_us: float
+    reduce_us: float
+    allreduce_us: float
+    collective_us: dict[str, float]
+    fusion: HorovodFusion
+    last_ready: dict[str, int]
+    """Rank -> in how many operations it was the one that was waited for."""
+    incomplete_tensors: int
+    tensors: list[HorovodTensor]
+    notes: list[str]
+
+
 class EnergyReading(Struct, kw_only=True):
     """One rail or GPU."""
 
@@ -367,6 +416,7 @@ class Session(Struct, kw_only=True):
     wall_split_s: WallSplit
     rank_seconds: Books | None
     communication: Communication | None
+    horovod_timeline: HorovodTimeline | None
     energy: Energy | None
     ranks: list[Rank]
     epochs: list[Epoch]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 
-from distmon.replay.report.sections import Section, Table
+from distmon.replay.report.tables import Section, Table
 
 _WIDTH = 118
 

@@ -9,7 +9,8 @@ from distmon.core.intervals import Interval
 from distmon.core.reconcile import Reconciled, RunFigures, reconcile
 from distmon.core.scaling import Fit, Kind, Point, nearest_kind, scaling
 from distmon.replay.report.model import Karp, ScalingReport
-from distmon.replay.report.sections import PHASE_NAMES, Section, Table
+from distmon.replay.report.sections import PHASE_NAMES
+from distmon.replay.report.tables import Section, Table
 from distmon.replay.report.words import DASH, count, number, seconds, share
 
 LAWS = {"amdahl": "Amdahl", "gustafson": "Gustafson", "usl": "USL"}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from distmon.core.death import death
 from distmon.replay.report import model
+from distmon.replay.report.tables import Section, Table
+from distmon.replay.report.timeline import timeline_sections
 from distmon.replay.report.words import DASH, count, number, seconds, share, unit
 
 PHASE_NAMES = {
@@ -25,37 +25,6 @@ _MOST_ROWS = 12
 _SLOWEST = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """The first column is text, the others are aligned to the right unless named in `left`."""
-
-    header: list[str]
-    rows: list[list[str]]
-    left: tuple[int, ...] = (0,)
-    brief: tuple[int, ...] | None = None
-    """Rows of a long table that text and Markdown show, in order; None: all."""
-
-    def in_brief(self) -> list[list[str]]:
-        """The rows of `brief`, with a row of … for those that are left out in between."""
-        if self.brief is None:
-            return self.rows
-        shown, following = [], 0
-        for index in self.brief:
-            if index > following:
-                shown.append(["…", *[""] * (len(self.header) - 1)])
-            shown.append(self.rows[index])
-            following = index + 1
-        return shown
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    title: str
-    facts: list[tuple[str, str]] = field(default_factory=list)
-    table: Table | None = None
-    lines: list[str] = field(default_factory=list)
-
-
 def sections(session: model.Session) -> list[Section]:
     """Everything worth reading of a session, the most important first."""
     found = [
@@ -69,6 +38,7 @@ def sections(session: model.Session) -> list[Section]:
         Section("Where the time went", table=_wall_table(session)),
         Section(_books_title(session), table=_books_table(session)),
         Section("Communication", facts=_communication(session), lines=_communication_lines(session)),
+        *(timeline_sections(session.horovod_timeline) if session.horovod_timeline else []),
         Section("Energy", facts=_energy(session), table=_energy_table(session)),
         Section("Ranks", table=_rank_table(session)),
         Section("Throughput of each rank after warm-up", table=_rank_throughput(session)),

@@ -61,6 +61,7 @@ def summarise(
         wall_split_s=_wall(state),
         rank_seconds=summarise_books(state),
         communication=summarise_communication(state),
+        horovod_timeline=None,
         energy=summarise_energy(state, price_per_node_hour),
         ranks=[_rank(state, overall) for overall in overalls],
         epochs=[_epoch(epoch) for epoch in epochs],

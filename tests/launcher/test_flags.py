@@ -6,7 +6,8 @@ import re
 import pytest
 
 from distmon.core.errors import UsageError
-from distmon.launcher.flags import _BY_SPELLING, HOROVOD_FLAGS, RunArguments, job_spec, split_arguments
+from distmon.launcher.flags import _BY_SPELLING, HOROVOD_FLAGS, OWN_FLAGS, RunArguments, job_spec, split_arguments
+from distmon.launcher.form import form_of, words_of
 from distmon.launcher.spec import JobSpec
 
 OWN = {"--headless": 0, "--record": 1}
@@ -37,6 +38,36 @@ def test_abbreviations_equal_signs_and_second_spellings_are_understood() -> None
     assert spec.network_interfaces == ["eth0"]
     assert spec.elastic
     assert spec.flags == words
+
+
+@pytest.mark.parametrize(
+    ("words", "own"),
+    [
+        (["--timeline", "-np", "2", "--", "train.py"], ["--timeline"]),
+        (["--timeline", "t.json", "-np", "2", "train.py"], ["--timeline=t.json"]),
+        (["-np", "2", "--timeline=out", "train.py"], ["--timeline=out"]),
+        (["-np", "2", "--timeline", "train.py"], ["--timeline"]),
+    ],
+)
+def test_the_file_of_a_timeline_may_be_left_out(words: list[str], own: list[str]) -> None:
+    taken = split_arguments(words, OWN_FLAGS)
+    assert (taken.own, taken.command) == (own, ["train.py"])
+    form = form_of(words)
+    assert form.options == own[0] and split_arguments(words_of(form), OWN_FLAGS) == taken
+
+
+def test_the_job_knows_where_its_timeline_is_and_how_large_the_fusion_buffer() -> None:
+    def known(*words: str, **environment: str) -> tuple[str, int | None]:
+        spec = job_spec(
+            split_arguments(["-np", "2", *words, "--", "x"], {}), backend="horovod", cwd="/w", environment=environment
+        )
+        return spec.timeline, spec.fusion_threshold_bytes
+
+    assert known() == ("", 128 << 20)
+    assert known("--timeline-filename", "t.json", "--fusion-threshold-mb", "2") == ("/w/t.json", 2 << 20)
+    assert known(HOROVOD_TIMELINE="/t", HOROVOD_FUSION_THRESHOLD="512") == ("/t", 512)
+    assert known("--autotune", HOROVOD_TIMELINE="DYNAMIC") == ("", None)
+    assert spec_of("-np", "1", "--", "x").writing_timeline("/w/t").flags == ["-np", "1", "--timeline-filename", "/w/t"]
 
 
 def test_a_hosts_file_is_left_to_the_plan() -> None:

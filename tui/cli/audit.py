@@ -12,8 +12,8 @@ from distmon.core.audit.table import Table, parse_table
 from distmon.core.errors import DistmonError, told
 from distmon.replay.report.mask import plain
 from distmon.replay.report.render import to_markdown, to_text
-from distmon.replay.report.sections import Section
-from distmon.replay.report.sections import Table as Grid
+from distmon.replay.report.tables import Section
+from distmon.replay.report.tables import Table as Grid
 from distmon.replay.report.words import count
 from distmon.tui.cli.sessions import write_json, write_text
 

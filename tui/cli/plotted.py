@@ -13,7 +13,8 @@ from distmon.core.errors import DistmonError, told
 from distmon.replay.report.model import ScalingReport
 from distmon.replay.report.plots import Plots
 from distmon.replay.report.scaling import scaling_sections
-from distmon.replay.report.sections import Section, overview, sections
+from distmon.replay.report.sections import overview, sections
+from distmon.replay.report.tables import Section
 from distmon.replay.report.words import count
 from distmon.tui.cli.reported import Reported
 

@@ -11,7 +11,8 @@ from distmon.core.errors import UsageError
 from distmon.replay.report import model
 from distmon.replay.report.render import escaped, to_markdown, to_text
 from distmon.replay.report.scaling import scaling_sections
-from distmon.replay.report.sections import Section, overview, sections
+from distmon.replay.report.sections import overview, sections
+from distmon.replay.report.tables import Section
 from distmon.tui.cli.plotted import Pictures, require_plots, write_html, write_png
 from distmon.tui.cli.reported import Reported, load_reported, scaling_of
 from distmon.tui.cli.sessions import SESSION_HELP, resolve, resolve_all, write_json, write_text
@@ -27,6 +28,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--html", type=Path, metavar="FILE", help="write one page with tables and plots, which works offline")
     parser.add_argument(
         "--price", type=_price, metavar="P", help="of a node for an hour, for the cost of the run and of a sample"
+    )
+    parser.add_argument(
+        "--timeline",
+        type=Path,
+        metavar="FILE",
+        help="Horovod's timeline of the session; one that distmon run --timeline made is found without it",
     )
     parser.add_argument("--png", type=Path, metavar="DIR", help="write the plots into a folder, as PNG and SVG")
 
@@ -52,10 +59,14 @@ def publish(arguments: argparse.Namespace, *, each: bool) -> int:
     paths = resolve_all(arguments.session)
     if arguments.demo:
         paths.append(resolve(None, demo=True))
+    if arguments.timeline is not None and len(paths) != 1:
+        raise UsageError("--timeline is of one session; name that one alone")
     drawn = arguments.html is not None or arguments.png is not None
     if drawn:
         require_plots()
-    reported = [load_reported(path, drawn=drawn, price_per_node_hour=arguments.price) for path in paths]
+    reported = [
+        load_reported(path, drawn=drawn, price_per_node_hour=arguments.price, timeline=arguments.timeline) for path in paths
+    ]
     stated = [sweep for name in arguments.session if (sweep := read_sweep(Path(name))) is not None]
     scaling = scaling_of(reported, stated[0] if len(stated) == 1 else None)
     pictures: Pictures | None = None

@@ -16,6 +16,7 @@ from distmon.replay.report import model
 from distmon.replay.report.plots import Plots, plots
 from distmon.replay.report.scaling import scaling_report
 from distmon.replay.report.summarise import summarise
+from distmon.replay.report.timeline import add_timeline
 from distmon.replay.session_file import load_state
 from distmon.tui.cli.sessions import label, warn
 
@@ -31,23 +32,28 @@ class Reported:
     drawn: Plots | None
 
 
-def load_reported(path: Path, *, drawn: bool, price_per_node_hour: float | None = None) -> Reported:
-    """Reads a recording through, with the series of its plots where they are wanted. Raises DistmonError."""
-    timeline, held = Timeline(), FindingsHeld()
+def load_reported(path: Path, *, drawn: bool, price_per_node_hour: float | None = None, timeline: Path | None = None) -> Reported:
+    """Reads a recording through, with the series of its plots where they are wanted, and Horovod's `timeline` of it.
+
+    Raises DistmonError.
+    """
+    series, held = Timeline(), FindingsHeld()
 
     def follow(state: SessionState, event: AnyEvent) -> None:
         held.look(state)
         if drawn:
-            timeline.add(event)
+            series.add(event)
 
     state, notes = load_state(path, follow)
     ended_well = state.job.exit_code == 0
+    session = summarise(state, str(path), warn(path, notes), price_per_node_hour, held)
+    add_timeline(session, state, timeline)
     return Reported(
         name=label(path),
-        session=summarise(state, str(path), warn(path, notes), price_per_node_hour, held),
+        session=session,
         figures=run_figures(state) if ended_well else None,
         epoch_samples=samples_per_epoch(state),
-        drawn=plots(state, timeline) if drawn else None,
+        drawn=plots(state, series) if drawn else None,
     )
 
 

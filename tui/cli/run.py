@@ -56,6 +56,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     parser.add_argument("--headless", action="store_true", help="no screen: output, progress lines and a closing summary")
     parser.add_argument("--record", type=Path, metavar="FILE", help="record to this .jsonl or .jsonl.zst file")
+    parser.add_argument(
+        "--timeline",
+        nargs="?",
+        const="",
+        metavar="FILE.json",
+        help="have Horovod write its timeline, of which the report then tells; it costs rank 0 a core",
+    )
     parser.add_argument("--check", action="store_true", help="only check the hosts, and say which rank would run where")
     parser.add_argument("--no-check", action="store_true", help="start on the hosts as they are")
     parser.add_argument("--preset", metavar="NAME", help="flags that distmon.toml has under this name")
@@ -101,6 +108,8 @@ def _spec(arguments: argparse.Namespace) -> JobSpec:
         raise UsageError(f"--lost-after takes 0 for never, or at least 10 seconds, not {arguments.lost_after:g}")
     if arguments.against is not None and arguments.headless:
         raise UsageError("--against puts a recording beside the job on the screen; --headless shows none")
+    if arguments.timeline is not None and arguments.backend != BACKENDS[0]:
+        raise UsageError(f"--timeline is Horovod's, and --backend {arguments.backend} runs without it")
     words = split_arguments(arguments.words, {})
     return job_spec(
         words,
@@ -127,8 +136,9 @@ def _launched(spec: JobSpec, arguments: argparse.Namespace) -> Left:
     ran = _run_once(spec, arguments)
     while ran.again:
         again = arguments.record and numbered(arguments.record)
+        timeline = arguments.timeline and str(numbered(Path(arguments.timeline)))
         sys.stderr.write(f"distmon: starting the job again{f', recorded in {again}' if again else ''}\n")
-        ran = _run_once(spec, argparse.Namespace(**{**vars(arguments), "record": again}))
+        ran = _run_once(spec, argparse.Namespace(**{**vars(arguments), "record": again, "timeline": timeline}))
     return ran.left
 
 
@@ -141,13 +151,15 @@ class Ran(NamedTuple):
 
 def numbered(path: Path) -> Path:
     """The first of NAME-2, NAME-3 ... that is not there yet."""
-    name = label(path)
+    name = label(path).removesuffix(".json")
     free = (path.with_name(f"{name}-{number}{path.name.removeprefix(name)}") for number in itertools.count(2))
     return next(candidate for candidate in free if not candidate.exists())
 
 
 def _run_once(spec: JobSpec, arguments: argparse.Namespace) -> Ran:
     session_id = new_session_id()
+    if arguments.timeline is not None:
+        spec = spec.writing_timeline(str(Path.cwd() / (arguments.timeline or f"timeline-{session_id}.json")))
     with job_directory() as folder:
         plan, state = plan_job(spec, folder), SessionState()
         agent = load_settings(Path.cwd()).agent
@@ -174,6 +186,8 @@ def _run_once(spec: JobSpec, arguments: argparse.Namespace) -> Ran:
             sys.stderr.write(f"distmon: {job.recording_failed}\n")
         elif recording.exists():
             sys.stderr.write(f"distmon: recorded in {recording}\n")
+        if arguments.timeline is not None and Path(spec.timeline).exists():
+            sys.stderr.write(f"distmon: Horovod's timeline is in {spec.timeline}\n")
     return ran
 
 
