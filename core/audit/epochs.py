@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import NamedTuple
 
 from distmon.core.audit.agreement import difference
@@ -14,6 +15,19 @@ _WARM = 2.0
 _BROKEN = 3.0
 _SLOWER = 1.25
 _TOTAL = re.compile(r"total.*", re.IGNORECASE)
+_PARTS = (
+    ("redone", r"lost|redo"),
+    ("initialisation", r"init"),
+    ("rendezvous", r"rendezvous"),
+    ("restart", r"setup|start|launch"),
+)
+"""What an event's seconds are, by words in its name; in this order."""
+_JUMP = 1.1
+"""A loss of so many times the epoch before has jumped."""
+_WORSE = 0.98
+"""A last value below so much of the best does not stand for the run."""
+_DIGITS = 4
+"""Values written with so many digits are not the same twice by chance."""
 
 
 class Times(NamedTuple):
@@ -66,6 +80,33 @@ def epoch_findings(table: Table) -> list[Finding]:
             seconds = [run.seconds[epoch] for epoch in slower]
             text = f"epochs {_ranges(slower)} took {min(seconds):.0f} to {max(seconds):.0f} s, usual are {run.usual:.0f} s"
             findings.append(Finding("caution", run.run, f"{text}: fewer workers, or slower ones"))
+        findings += _metrics(table, run.run)
+    return findings
+
+
+def _metrics(table: Table, run: str) -> list[Finding]:
+    """A loss that jumps, a last value that is not near the best, and values that stand there twice."""
+    findings = []
+    for column in table.columns:
+        metric = column.removeprefix(f"{run}_")
+        if metric in (column, "s") or not table.has_number(column):
+            continue
+        told = [(row["epoch"].text, row[column]) for row in table.rows if row[column].value is not None]
+        for (_, before), (epoch, cell) in pairwise(told):
+            if cell.text == before.text and sum(letter.isdigit() for letter in cell.text.lstrip("0.")) >= _DIGITS:
+                text = (
+                    f"{metric} is {cell.text} in epoch {epoch} as in the one before, to the last digit: one of them may be a copy"
+                )
+                findings.append(Finding("caution", run, text))
+            if "loss" in metric and (cell.value or 0.0) > _JUMP * (before.value or 0.0) > 0:
+                text = f"{metric} jumps from {before.text} to {cell.text} in epoch {epoch}: the training went back there"
+                findings.append(Finding("caution", run, text))
+        best = max(told, key=lambda one: one[1].value or 0.0)
+        last = told[-1][1]
+        if "loss" not in metric and (last.value or 0.0) < _WORSE * (best[1].value or 0.0):
+            better = f"after {best[1].text} in epoch {best[0]}"
+            text = f"ends with {metric} {last.text}, {better}: the last value does not stand for the run"
+            findings.append(Finding("caution", run, text))
     return findings
 
 
@@ -92,40 +133,109 @@ def event_findings(epochs: Table, events: Table) -> list[Finding]:
         return []
     findings: list[Finding] = []
     for name, run in times.items():
-        for row in events.rows:
-            if row["run"].text == name and _TOTAL.fullmatch(row["event"].text) and row["seconds"].value is not None:
+        rows = [row for row in events.rows if row["run"].text == name and row["seconds"].value is not None]
+        named = sum(_seconds(row) for row in rows if not _TOTAL.fullmatch(row["event"].text) and _part(row) != "redone")
+        for row in rows:
+            if _TOTAL.fullmatch(row["event"].text):
                 inside = sum(run.seconds.values())
-                outside = row["seconds"].value - inside
-                total = f"{row['event'].text} {row['seconds'].value:.2f} s"
+                outside = _seconds(row) - inside
+                total = f"{row['event'].text} {_seconds(row):.2f} s"
                 text = f"{total}, epochs {inside:.2f} s: {outside:.2f} s lie outside the epochs"
                 findings.append(Finding("derived" if outside >= 0 else "contradicts", name, text))
-    return findings + _lost(times, events)
+                if 0 < named < outside:
+                    unnamed = f"{outside - named:.2f} s have no name"
+                    text = f"of the {outside:.2f} s outside the epochs, events name {named:.2f} s at most: {unnamed}"
+                    findings.append(Finding("caution", name, text))
+    for name, run in times.items():
+        others = [other for other in times.values() if other.run != name]
+        if len(others) == 1:
+            findings += _lost(run, others[0], [row for row in events.rows if row["run"].text == name])
+    return findings
 
 
-def _lost(times: dict[str, Times], events: Table) -> list[Finding]:
-    """The author's time lost against what the broken epochs took more than the other run's."""
-    claimed: dict[str, list[Row]] = {}
-    for row in events.rows:
-        if "lost" in row["event"].text.lower() and row["seconds"].value is not None:
-            claimed.setdefault(row["run"].text, []).append(row)
+def _seconds(row: Row) -> float:
+    return row["seconds"].value or 0.0
+
+
+def _part(row: Row) -> str:
+    """What an event's time was spent on."""
+    name = row["event"].text
+    return next((part for part, words in _PARTS if re.search(words, name, re.IGNORECASE)), name)
+
+
+def _lost(run: Times, other: Times, events: list[Row]) -> list[Finding]:
+    """The time by which a run's epochs were longer than another's, told apart and held against what the author counts as lost."""
+    broken, slower = run.between(_BROKEN, float("inf")), run.between(_SLOWER, _BROKEN)
+    more = {epoch: seconds - other.seconds[epoch] for epoch, seconds in run.seconds.items() if epoch in other.seconds}
+    broken, slower = [e for e in broken if e in more], [e for e in slower if e in more]
+    if not broken:
+        return []
+    known = [row for row in events if row["seconds"].value is not None and not _TOTAL.fullmatch(row["event"].text)]
+    counted = sum(_seconds(row) for row in known if _part(row) == "redone")
+    lost, below = sum(more[e] for e in broken), sum(more[e] for e in slower)
     findings = []
-    for name, rows in claimed.items():
-        run, others = times.get(name), [other for other in times.values() if other.run != name]
-        if run is None or len(others) != 1:
-            continue
-        broken, slower = run.between(_BROKEN, float("inf")), run.between(_SLOWER, _BROKEN)
-        more = {e: run.seconds[e] - others[0].seconds.get(e, 0.0) for e in [*broken, *slower]}
-        counted = sum(row["seconds"].value or 0.0 for row in rows)
-        lost, below = sum(more[e] for e in broken), sum(more[e] for e in slower)
-        if lost <= counted * 1.05:
-            continue
+    if 0 < counted * 1.05 < lost:
         text = (
             f"counts {counted:.1f} s as lost, while epochs {_ranges(broken)} alone took {lost:.1f} s longer than those of "
-            f"{others[0].run}{_at_lower_speed(slower, below)}: time lost has to be told apart into below capacity by plan, "
-            "restart, redone steps, initialisation, and what stays unexplained"
+            f"{other.run}{_at_lower_speed(slower, below)}"
         )
-        findings.append(Finding("contradicts", name, text))
+        findings.append(Finding("contradicts", run.run, text))
+    whole = sum(more.values())
+    text = f"its epochs took {whole:.1f} s longer than those of {other.run}: {lost:.1f} s in epochs {_ranges(broken)}"
+    text += f", {below:.1f} s below capacity in epochs {_ranges(slower)}" if slower else ""
+    findings.append(Finding("derived", run.run, f"{text}, {whole - lost - below:+.1f} s in the others"))
+    if "after_epoch" not in (known[0] if known else {}):
+        return findings
+    # How much of a broken epoch was trained below capacity is not told: none of it, or all.
+    reduced = max(median(more[e] for e in slower) or 0.0, 0.0) if slower else 0.0
+    split = [_split(more[e], [row for row in known if row["after_epoch"].value == e - 1], reduced) for e in broken]
+    for epoch, parts in zip(broken, split, strict=True):
+        findings.append(Finding("derived", f"{run.run}, epoch {epoch}", _split_words(parts)))
+    together = Split(
+        sum(parts.more for parts in split),
+        {name: sum(parts.named.get(name, 0.0) for parts in split) for name in dict.fromkeys(n for p in split for n in p.named)},
+        sum(parts.reduced for parts in split),
+    )
+    if len(split) > 1:
+        findings.append(Finding("derived", f"{run.run}, epochs {_ranges(broken)}", _split_words(together)))
+    if any(together.named.values()):
+        text = (
+            "whether its events lie within the epochs or between them is not told: what lies between them is part of no epoch, "
+            "and as much more within stays unexplained"
+        )
+        findings.append(Finding("caution", run.run, text))
     return findings
+
+
+class Split(NamedTuple):
+    """Seconds by which an epoch was longer, and of what."""
+
+    more: float
+    named: dict[str, float]
+    """By events, as far as these lie within it."""
+    reduced: float
+    """At most, of training below capacity."""
+
+
+def _split(more: float, events: list[Row], reduced: float) -> Split:
+    named: dict[str, float] = {}
+    for row in events:
+        part, event = _part(row), row["event"].text
+        name = event if part == event else f"{part} ({event})"
+        named[name] = named.get(name, 0.0) + _seconds(row)
+    return Split(more, named, reduced)
+
+
+def _split_words(parts: Split) -> str:
+    said = [f"{name} {seconds:.1f} s" for name, seconds in parts.named.items()]
+    if parts.reduced:
+        said.append(f"below capacity by plan at most {parts.reduced:.1f} s")
+    left = parts.more - sum(parts.named.values())
+    if left < 0:
+        return f"{parts.more:.1f} s longer, less than its events name: {', '.join(said)}; some of that lies outside it"
+    least = max(left - parts.reduced, 0.0)
+    rest = f"{least:.1f} to {left:.1f} s" if least < left else f"{left:.1f} s"
+    return f"{parts.more:.1f} s longer: {', '.join([*said, f'unexplained {rest}'])} ({100 * least / parts.more:.0f} % at least)"
 
 
 def _at_lower_speed(slower: list[int], seconds: float) -> str:

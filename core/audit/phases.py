@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from distmon.core.audit.agreement import Computed
+from distmon.core.audit.agreement import Computed, difference
 from distmon.core.audit.scaling import named
 from distmon.core.audit.table import Finding, Row, Table
 
@@ -30,6 +30,7 @@ def phase_findings(table: Table) -> list[Finding]:
                 over = sum(known.values()) > whole * (1 + _CLOSE)
                 (nested if over else additive).append(group)
                 findings += _sum(known, whole, named(table, group, row), over)
+        findings += _more_than_added(table, group, rows, phases)
         findings += _falling(table, group, rows, phases)
     return findings + _mixed(additive, nested)
 
@@ -54,8 +55,43 @@ def _sum(known: dict[str, float], whole: float, where: str, over: bool) -> list[
     total, names = sum(known.values()), " + ".join(known)
     if over:
         text = f"{names} = {total:.2f} s, more than the {whole:g} s of the task"
-        return [Finding("contradicts", where, f"{text}: they overlap, or one lies in another; they do not add up")]
-    return [Finding("agrees", where, f"{names} = {total:.2f} s of {whole:g} s")]
+        contradiction = Finding("contradicts", where, f"{text}: they overlap, or one lies in another; they do not add up")
+        return [contradiction, *_if_nested(known, whole, where)]
+    left = f"; {whole - total:.2f} s ({100 * (1 - total / whole):.1f} %) are none of these"
+    return [Finding("agrees", where, f"{names} = {total:.2f} s of {whole:g} s{left}")]
+
+
+def _if_nested(known: dict[str, float], whole: float, where: str) -> list[Finding]:
+    """The one phase that would have to lie in another for the rest to fit."""
+    longest = max(known, key=lambda phase: known[phase])
+    fits = [phase for phase in known if phase != longest and sum(known.values()) - known[phase] <= whole * (1 + _CLOSE)]
+    if len(fits) != 1:
+        return []
+    outer = sum(known.values()) - known[fits[0]]
+    left = f"{whole - outer:.2f} s ({100 * (1 - outer / whole):.1f} %) would be left for all else"
+    return [Finding("derived", where, f"were {fits[0]} a part of {longest}, they would take {outer:.2f} of {whole:g} s: {left}")]
+
+
+def _more_than_added(table: Table, group: str, rows: list[Row], phases: list[str]) -> list[Finding]:
+    """A phase that one worker does not have, and that takes longer than all by which its task grew when workers were added."""
+    base, work, time = rows[0], table.work, table.time
+    if work is None or time is None or any(row[work].value != base[work].value for row in rows):
+        return []
+    findings = []
+    for row in rows[1:]:
+        added = difference(row[time], base[time])
+        for phase in phases:
+            took = row[phase].value
+            if added is None or took is None or base[phase].value is not None or row[phase].low <= added.high:
+                continue
+            only = f"though the task takes only {added.value:.2f} s longer than with {_size(table, base)}"
+            own = f"at least {took - added.value:.2f} s of it overlap with work that one worker has too"
+            findings.append(Finding("caution", named(table, group, row), f"{phase} is {row[phase].text} s, {only}: {own}"))
+    return findings
+
+
+def _size(table: Table, row: Row) -> str:
+    return row[table.size].text if table.size else "fewer workers"
 
 
 def _mixed(additive: list[str], nested: list[str]) -> list[Finding]:
