@@ -37,11 +37,32 @@ class Verdict(Struct, frozen=True, kw_only=True):
     """95 % interval of the time that would be saved without the cause, as equal looks before and after would show it."""
     gain_of: Literal["step", "job"] = "step"
     """What the gain is a part of: the mean step, or the job's whole time."""
+    no_gain: str = ""
+    """Why there is no gain, where that is no matter of its kind: `why_no_gain`."""
 
 
 def key_of(verdict: Verdict) -> Key:
     """What makes two looks see the same finding."""
     return verdict.kind, verdict.rank, verdict.host, verdict.phase
+
+
+def why_no_gain(verdict: Verdict) -> str:
+    """Why no gain is given; empty where one is."""
+    if verdict.gain_percent is not None:
+        return ""
+    return verdict.no_gain or _NO_GAIN.get(verdict.kind, "too few steps in which waiting for allreduce was seen on all ranks")
+
+
+_NO_GAIN = {
+    "stall": "training stands still: all of the time from then on",
+    "pause": "it is a part of the job",
+    "compute_bound": "nothing is in its way that could be taken away",
+    "agent_silent": "it costs no time: only what the node would tell is missing",
+    "clock_skew": "it costs no time: nothing that is measured depends on it",
+    "rank_died": "the job ends with it",
+    "below_capacity": "what the ranks that are away would add depends on how the job scales: `distmon sweep` tells",
+    "warmup_dominated": "its steps took no longer than steady ones",
+}
 
 
 def since_start(state: SessionState, at: float) -> float | None:

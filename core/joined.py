@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from distmon.core.batches import USUAL, Int64s
@@ -105,32 +105,37 @@ def _by_step(generation: Generation, numbers: Sequence[int], count: int) -> list
     return [JoinedStep(step, *row) for step, row in whole]
 
 
-def gain_without_lateness(found: Joined, rank: int) -> tuple[float, float] | None:
-    """95 % interval, in percent of the step, of what would be saved if a rank were no later than the others usually are.
+def gain_without_lateness(found: Joined, ranks: Collection[int]) -> tuple[float, float] | None:
+    """95 % interval, in percent of the step, of what would be saved if some ranks were no later than the others usually are.
 
-    In each step the rank is moved forward by its mean lateness; the step then ends as much earlier as the next rank allows.
+    In each step each of them is moved forward by its mean lateness; the step then ends as much earlier as the last rank allows.
+    None where there are no others.
     """
-    index = found.ranks.index(rank)
-    late, margins, durations = [], [], []
-    for step in found.steps:
-        others = [*step.waits[:index], *step.waits[index + 1 :]]
-        own = step.waits[index]
-        late.append(float((median(others) or 0.0) - own))
-        margins.append(float(min(others) - own))
-        durations.append(step.duration)
-    shift = mean_band(late)
-    if shift is None:
+    own = [index for index, rank in enumerate(found.ranks) if rank in ranks]
+    chosen = set(own)
+    others = [[wait for index, wait in enumerate(step.waits) if index not in chosen] for step in found.steps]
+    if not own or not found.steps or not others[0]:
+        return None
+    usual = [median(waits) or 0.0 for waits in others]
+    late = [[middle - step.waits[i] for middle, step in zip(usual, found.steps, strict=True)] for i in own]
+    shifts = [mean_band(values) for values in late]
+    # A lateness that varies from step to step is not one shift: the rank being last may then cost up to all of its margins.
+    least = [max(shift[0], 0.0) for shift in shifts if shift is not None]
+    most = [
+        math.inf if _varies(values) else max(shift[1], 0.0)
+        for shift, values in zip(shifts, late, strict=True)
+        if shift is not None
+    ]
+    if len(least) < len(own):
         return None
 
-    def saved(by: float) -> list[float]:
+    def saved(by: Sequence[float]) -> list[float]:
         return [
-            100 * (max(margin, 0.0) - max(margin - by, 0.0)) / duration
-            for margin, duration in zip(margins, durations, strict=True)
+            100 * (min(least_other, *(step.waits[i] + s for i, s in zip(own, by, strict=True))) - min(step.waits)) / step.duration
+            for least_other, step in zip(map(min, others), found.steps, strict=True)
         ]
 
-    # A lateness that varies from step to step is not one shift: the rank being last may then cost up to all of its margins.
-    most = math.inf if _varies(late) else max(shift[1], 0.0)
-    low, high = mean_band(saved(max(shift[0], 0.0))), mean_band(saved(most))
+    low, high = mean_band(saved(least)), mean_band(saved(most))
     return None if low is None or high is None else _as_measured((low[0], high[1]), found)
 
 

@@ -1,6 +1,7 @@
 """What the nodes' own readings say: too much to run, too little memory, clocks held down, GPUs that wait.
 
-Each rests on the mean of some seconds of readings, comes at one threshold and goes at a lower one.
+Each rests on the mean of some seconds of readings, comes at one threshold and goes at a lower one. What it costs is seen in the
+node's ranks: by how much they come later to the collectives than those of the nodes that are well.
 """
 
 from __future__ import annotations
@@ -8,10 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from itertools import islice
+from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from distmon.core.events import NodeSampled
 from distmon.core.finding import Verdict
 from distmon.core.hysteresis import Thresholds, mean_holds
+from distmon.core.joined import gain_without_input, gain_without_lateness, joined
+from distmon.core.measures import current_generation, recent_splits, steps_set_aside
 from distmon.core.readings import memory_in_use, strain_of
 from distmon.core.state import STRAINS, NodeState, SessionState, Strain
 
@@ -33,15 +39,51 @@ CLOCK_S = 1.0
 CLOCK_SET_TOLD_S = 60.0
 
 
-def node_verdicts(state: SessionState) -> list[Verdict]:
-    """Each kind once, of the first node that shows it, and of how many more."""
-    found: dict[str, list[Verdict]] = {}
+def node_verdicts(state: SessionState, *, in_full: bool = False) -> list[Verdict]:
+    """Each kind once, of the first node that shows it, and of how many more; with what it costs where that is wanted."""
+    found: dict[str, list[_Seen]] = {}
     for node in state.nodes.values():
         if node.sample is None or node.lost_since is not None or not _takes_part(state, node):
             continue
-        for verdict in _of(node, node.sample):
-            found.setdefault(verdict.kind, []).append(verdict)
-    return [_joined(same) for same in found.values()]
+        for verdict, gpus in _of(node, node.sample):
+            found.setdefault(verdict.kind, []).append(_Seen(verdict, node, gpus))
+    return [_with_gain(state, _joined(same), same) if in_full else _joined(same) for same in found.values()]
+
+
+class _Seen(NamedTuple):
+    """A finding of a node; `gpus` are those that it is about, none where it is about all of the node."""
+
+    verdict: Verdict
+    node: NodeState
+    gpus: list[int]
+
+
+def _with_gain(state: SessionState, verdict: Verdict, seen: list[_Seen]) -> Verdict:
+    """What would be saved were the ranks of these nodes no later than the others usually are, or why that is not known."""
+    generation = current_generation(state)
+    if generation is None:
+        return replace(verdict, no_gain="no rank has reported a step")
+    own = _ranks_of(state, seen) & generation.ranks.keys()
+    if not own:
+        return replace(verdict, no_gain="none of the ranks that report steps is known to be there")
+    steps = joined(generation, steps_set_aside(generation))
+    if len(own) < len(generation.ranks):
+        return replace(verdict, gain_percent=gain_without_lateness(steps, own))
+    if verdict.kind == "gpu_starved" and all(split.input_wait is not None for split in recent_splits(generation).values()):
+        return replace(verdict, gain_percent=gain_without_input(steps))
+    return replace(verdict, no_gain="all ranks are there, and none elsewhere to compare them with")
+
+
+def _ranks_of(state: SessionState, seen: list[_Seen]) -> set[int]:
+    """Of the GPUs where ranks are told of them; else of the hosts."""
+    own, hosts = set[int](), set[str]()
+    for one in seen:
+        gpus = one.node.sample.gpus if one.node.sample is not None else []
+        if of_gpus := {rank for gpu in gpus if gpu.index in one.gpus for rank in gpu.ranks}:
+            own |= of_gpus
+        else:
+            hosts.add(one.node.host)
+    return own | {number for number, rank in state.ranks.items() if rank.host in hosts}
 
 
 def _takes_part(state: SessionState, node: NodeState) -> bool:
@@ -84,32 +126,27 @@ def _size(skew: _Skew) -> float:
     return abs(skew[1])
 
 
-def _joined(same: list[Verdict]) -> Verdict:
-    first, more = same[0], len(same) - 1
-    if not more:
-        return first
-    evidence = f"{first.evidence}; {more} more node{'s' * (more > 1)} alike"
-    return Verdict(
-        kind=first.kind, text=first.text, evidence=evidence, try_first=first.try_first, check=first.check, host=first.host
-    )
+def _joined(same: list[_Seen]) -> Verdict:
+    first, more = same[0].verdict, len(same) - 1
+    return replace(first, evidence=f"{first.evidence}; {more} more node{'s' * (more > 1)} alike") if more else first
 
 
-def _of(node: NodeState, sample: NodeSampled) -> Iterator[Verdict]:
-    """Lazily from the newest reading back: there may be a thousand nodes, and most are well."""
+def _of(node: NodeState, sample: NodeSampled) -> Iterator[tuple[Verdict, list[int]]]:
+    """Each with its GPUs; lazily from the newest reading back: there may be a thousand nodes, and most are well."""
     width = max(round(SMOOTHED_S / sample.interval_s), 1) if sample.interval_s > 0 else 1
     strains, cores = node.strains, node.joined.cores if node.joined else None
     busy = mean_holds(islice((percent for _, percent in reversed(node.cpu_history)), STRAINS), width, BUSY_PERCENT)
     if busy and cores:
         load = Thresholds(LOAD_PER_CORE.on * cores, LOAD_PER_CORE.off * cores)
         if mean_holds((s.load_1m for s in reversed(strains)), width, load):
-            yield _oversubscribed(node, sample, cores, width)
+            yield _oversubscribed(node, sample, cores, width), []
     waits = mean_holds((s.memory_wait_percent for s in reversed(strains)), width, MEMORY_WAIT_PERCENT)
     if waits or mean_holds((s.memory_percent for s in reversed(strains)), width, MEMORY_PERCENT):
-        yield _memory(node, sample)
+        yield _memory(node, sample), []
     if any(strain.throttled for strain in islice(reversed(strains), width)):
         yield from _throttled(node, sample, width)
     if busy and mean_holds((_resting(s) for s in reversed(strains)), width, RESTING_PERCENT):
-        yield _starved(node, sample, width)
+        yield _starved(node, sample, width), []
 
 
 def _resting(strain: Strain) -> float | None:
@@ -153,7 +190,7 @@ def _memory(node: NodeState, sample: NodeSampled) -> Verdict:
     )
 
 
-def _throttled(node: NodeState, sample: NodeSampled, width: int) -> Iterator[Verdict]:
+def _throttled(node: NodeState, sample: NodeSampled, width: int) -> Iterator[tuple[Verdict, list[int]]]:
     """Of each kind, the first GPU that is held down, and which others are."""
     for kind, words in (("thermal_throttling", _HOT), ("power_throttling", _CAPPED)):
         said = [_reasons(strain, words) for strain in reversed(node.strains)]
@@ -161,7 +198,7 @@ def _throttled(node: NodeState, sample: NodeSampled, width: int) -> Iterator[Ver
         held = [gpu for gpu in named if mean_holds((float(gpu in reasons) for reasons in said), width, THROTTLED_SHARE)]
         if held:
             last = next(reasons[held[0]] for reasons in said if held[0] in reasons)
-            yield _throttling(node, sample, kind, held, ", ".join(last))
+            yield _throttling(node, sample, kind, held, ", ".join(last)), held
 
 
 def _reasons(strain: Strain, words: tuple[str, ...]) -> dict[int, list[str]]:

@@ -38,11 +38,17 @@ def straggler_verdicts(state: SessionState, generation: Generation, *, in_full: 
     verdicts = []
     for (rank, shift), part in zip(late.items(), parts, strict=True):
         verdicts.append(_straggler(state, generation, found, rank, shift, part if len(late) > 1 else None))
-    return _slow_nodes(state, generation, verdicts) + verdicts + _past(state, generation, set(late))
+    since = {rank: shift.since for rank, shift in late.items()}
+    return _slow_nodes(state, generation, verdicts, found, since) + verdicts + _past(state, generation, set(late))
 
 
-def _slow_nodes(state: SessionState, generation: Generation, late: list[Verdict]) -> list[Verdict]:
-    """Hosts of several ranks all of which are late, while others are not: it is the host."""
+def _slow_nodes(
+    state: SessionState, generation: Generation, late: list[Verdict], joined_steps: Joined | None, since: dict[int, int]
+) -> list[Verdict]:
+    """Hosts of several ranks all of which are late, while others are not: it is the host.
+
+    Its gain rests on the steps from the one `since` which the last of its ranks is late.
+    """
     found = []
     for host in dict.fromkeys(v.host for v in late if v.host):
         own = [v for v in late if v.host == host]
@@ -50,6 +56,8 @@ def _slow_nodes(state: SessionState, generation: Generation, late: list[Verdict]
         if len(there) < 2 or len(own) < len(there) or len(there) == len(generation.ranks):
             continue
         first = own[0]
+        begun = max(since[v.rank] for v in own if v.rank is not None)
+        recent = [step for step in joined_steps.steps if step.step >= begun] if joined_steps else []
         found.append(
             Verdict(
                 kind="slow_node",
@@ -60,6 +68,7 @@ def _slow_nodes(state: SessionState, generation: Generation, late: list[Verdict]
                 pattern=first.pattern,
                 host=host,
                 phase=first.phase,
+                gain_percent=gain_without_lateness(Joined(joined_steps.ranks, recent), set(there)) if joined_steps else None,
                 from_s=min((v.from_s for v in own if v.from_s is not None), default=None),
                 to_s=first.to_s,
             )
@@ -97,7 +106,7 @@ def _straggler(
         rank=rank,
         host=host,
         phase=phase,
-        gain_percent=gain_without_lateness(Joined(found.ranks, recent), rank),
+        gain_percent=gain_without_lateness(Joined(found.ranks, recent), {rank}),
         from_s=_at(state, generation, rank, shift.since),
         to_s=_at(state, generation, rank, None),
     )
@@ -163,6 +172,7 @@ def _past(state: SessionState, generation: Generation, late: set[int]) -> list[V
                 try_first="look at what else ran on its node then: backups, other jobs, heat",
                 check="no new times are added to these",
                 pattern="transient",
+                no_gain="it is over, and taking it away gains nothing now",
                 rank=rank,
                 host=state.ranks[rank].host if rank in state.ranks else "",
                 from_s=_at(state, generation, rank, episodes[0].first_step),

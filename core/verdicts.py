@@ -48,7 +48,7 @@ def troubles(state: SessionState, *, in_full: bool) -> list[Verdict]:
     Not `in_full`, only what tells them apart is sure to be there: gains and intervals take most of the time.
     """
     generation = current_generation(state)
-    of_nodes = node_verdicts(state)
+    of_nodes = node_verdicts(state, in_full=in_full)
     held = [v for v in of_nodes if v.kind in HELD]
     grave = [loss(state), standstill(state, generation), *held, silent_agents(state)]
     others = [*(v for v in of_nodes if v not in held), clock_skew(state)]

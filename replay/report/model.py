@@ -376,6 +376,7 @@ class Verdict(Struct, kw_only=True):
     held_percent: float | None
     gain_percent: tuple[float, float] | None
     gain_of: Literal["step", "job"]
+    no_gain: str
     try_first: str = field(name="try")
     check: str
     pattern: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from distmon.core.death import death
+from distmon.core.finding import CALM
 from distmon.replay.report import model
 from distmon.replay.report.tables import Section, Table
 from distmon.replay.report.timeline import timeline_sections
@@ -444,7 +445,7 @@ def _gap_table(session: model.Session) -> Table:
 def _verdicts(session: model.Session) -> list[str]:
     lines = []
     for found in session.verdicts:
-        gain = ""
+        gain = f"; no gain is given: {found.no_gain}" if found.kind not in CALM else ""
         if found.gain_percent is not None:
             low, high = (number(percent, 2) for percent in found.gain_percent)
             gain = f"; worth {low if low == high else f'{low} to {high}'} % of the {'step' if found.gain_of == 'step' else 'job'}"

@@ -8,7 +8,7 @@ from distmon.core import measures
 from distmon.core.elastic import accounts
 from distmon.core.epoch_throughput import EpochThroughput, epoch_throughputs
 from distmon.core.epochs import MOST_EPOCHS
-from distmon.core.finding import Verdict, key_of
+from distmon.core.finding import Verdict, key_of, why_no_gain
 from distmon.core.held import FindingsHeld, Held
 from distmon.core.overall import RankOverall, rank_overalls, throughput_interval
 from distmon.core.state import NodeState, SessionState
@@ -274,6 +274,7 @@ def _verdict(found: Verdict, followed: FindingsHeld, held: Held | None, *, at_en
         evidence=plain(found.evidence),
         gain_percent=found.gain_percent,
         gain_of=found.gain_of,
+        no_gain=why_no_gain(found),
         try_first=found.try_first,
         check=plain(found.check),
         pattern=found.pattern,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any
@@ -9,11 +10,14 @@ from typing import Any
 import pytest
 
 from distmon.core import events as ev
+from distmon.core.finding import Verdict, why_no_gain
 from distmon.core.fold import apply
 from distmon.core.hysteresis import Thresholds, mean_holds
 from distmon.core.node_verdicts import node_verdicts
 from distmon.core.state import SessionState
+from distmon.core.verdicts import troubles
 from distmon.replay.keyframe import decode_state, encode_state
+from distmon.replay.report.summarise import summarise
 
 CORES = 8
 WELL: dict[str, Any] = {"cpu_percent": 60.0, "load_1m": 4.0, "memory_used_bytes": 6 << 30, "memory_total_bytes": 16 << 30}
@@ -110,3 +114,93 @@ def test_a_node_that_left_while_others_train_on_is_no_matter() -> None:
     for event in [*session([short] * 6), *map(steps, range(6)), ev.NodeLeft(at=6.1, node="n"), steps(6)]:
         apply(state, event)
     assert not node_verdicts(state)
+
+
+COLLECTIVE_NS = 5_000_000
+
+
+def trained(late_ns: dict[int, int], hosts: list[str], input_ns: int = 0, count: int = 120) -> list[ev.AnyEvent]:
+    """Steps of ranks that need 100 ms of their own, and some of them more: the others wait for the last in allreduce."""
+    source = random.Random(1)
+    events: list[ev.AnyEvent] = [
+        ev.WorkerIdentified(at=0.5, worker=f"w{rank}", node=host, rank=rank, size=len(hosts), local_rank=0, host=host, pid=1)
+        for rank, host in enumerate(hosts)
+    ]
+    own = [
+        [100_000_000 + late_ns.get(rank, 0) + source.randrange(200_000) for rank in range(len(hosts))] for _ in range(count)
+    ]
+    ends = [max(row) + COLLECTIVE_NS for row in own]
+    for rank, host in enumerate(hosts):
+        events.append(
+            ev.StepsRecorded(
+                at=20.0,
+                node=host,
+                worker=f"w{rank}",
+                rank=rank,
+                generation=0,
+                first_step=0,
+                origin=1.0,
+                start_ns=[sum(ends[:i]) for i in range(count)],
+                duration_ns=ends,
+                samples=[8] * count,
+                input_wait_ns=[input_ns] * count,
+                compute_ns=[row[rank] - input_ns for row in own],
+                exposed_communication_ns=[end - row[rank] for end, row in zip(ends, own, strict=True)],
+                optimizer_ns=[0] * count,
+            )
+        )
+    return events
+
+
+def found_with(readings: dict[str, Any], steps_of: list[ev.AnyEvent], kind: str) -> Verdict:
+    """Of the node on host h, which is read for six seconds after the steps."""
+    state = SessionState()
+    first, second, *rest = session([readings] * 6)
+    for event in [first, second, *steps_of, *rest]:
+        apply(state, event)
+    return next(verdict for verdict in troubles(state, in_full=True) if verdict.kind == kind)
+
+
+SHORT = {"memory_used_bytes": 16 << 30}
+
+
+def test_a_nodes_gain_is_what_its_ranks_are_late_by() -> None:
+    found = found_with(SHORT, trained({0: 20_000_000, 1: 20_000_000}, ["h", "h", "b", "b"]), "memory_pressure")
+    assert found.gain_percent == pytest.approx((16, 16), abs=0.3)  # 20 of 125 ms
+    assert why_no_gain(found) == ""
+
+
+def test_a_node_that_is_strained_and_not_late_gains_about_nothing() -> None:
+    found = found_with(SHORT, trained({}, ["h", "h", "b", "b"]), "memory_pressure")
+    assert found.gain_percent is not None and found.gain_percent[1] < 0.5
+
+
+def test_of_a_throttled_gpu_its_own_rank_is_compared_with_those_beside_it() -> None:
+    gpus = [gpu(index=index, throttle=["hot (driver)"] * (index == 1), ranks=[index]) for index in range(2)]
+    found = found_with({"gpus": gpus}, trained({1: 20_000_000}, ["h", "h"]), "thermal_throttling")
+    assert found.gain_percent == pytest.approx((16, 16), abs=0.3)
+
+
+def test_where_all_ranks_are_on_such_nodes_the_finding_says_that_there_is_none_to_compare_with() -> None:
+    found = found_with(SHORT, trained({0: 20_000_000}, ["h", "h"]), "memory_pressure")
+    assert found.gain_percent is None and "none elsewhere to compare" in why_no_gain(found)
+    alone = found_with(SHORT, [], "memory_pressure")
+    assert alone.gain_percent is None and why_no_gain(alone) == "no rank has reported a step"
+    other = found_with(SHORT, trained({}, ["b", "b"]), "memory_pressure")
+    assert "none of the ranks" in why_no_gain(other)
+
+
+def test_gpus_that_starve_everywhere_would_gain_the_wait_for_input() -> None:
+    readings = {"cpu_percent": 100.0, "gpus": [gpu(utilization_percent=30.0, ranks=[0, 1])]}
+    found = found_with(readings, trained({}, ["h", "h"], input_ns=42_000_000), "gpu_starved")
+    assert found.gain_percent == pytest.approx((40, 40), abs=0.3)
+
+
+def test_every_finding_has_a_gain_or_says_why_not() -> None:
+    state = SessionState()
+    for event in [*session([SHORT] * 6), *trained({0: 20_000_000, 1: 20_000_000}, ["h", "h", "b", "b"])]:
+        apply(state, event)
+    told = summarise(state).verdicts
+    assert told and all((verdict.gain_percent is None) == bool(verdict.no_gain) for verdict in told)
+    slow = next(verdict for verdict in told if verdict.kind == "slow_node")
+    assert slow.gain_percent == pytest.approx((16, 16), abs=0.3)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from distmon.core.finding import CALM, Key, key_of
+from distmon.core.finding import CALM, Key, key_of, why_no_gain
 from distmon.core.verdicts import Verdict
 from distmon.tui.format import MISSING, clean, duration
 from distmon.tui.glyphs import STATES
@@ -71,7 +71,7 @@ def lines(facts: Facts, key: Key | None, palette: Palette, width: int, height: i
     parts = [
         ("because", verdict.evidence),
         ("pattern", PATTERNS.get(verdict.pattern, "")),
-        ("would gain", gain_words(verdict) if verdict.gain_percent else ""),
+        ("would gain", gain_words(verdict) if verdict.gain_percent else f"not told: {why_no_gain(verdict)}"),
         ("try", verdict.try_first),
         ("to check", verdict.check),
         ("where it shows", where_it_shows(verdict)),
