@@ -96,6 +96,10 @@ def test_st02_speed_after_a_resume_comes_from_this_session_alone() -> None:
     found = summarise(state).throughput
     assert found.session_mean_samples_per_s == pytest.approx(want["session_mean_at_360"], abs=0.005)
     assert found.last_30s_samples_per_s == pytest.approx(want["rolling"]["360"])
+    told = summarise(state)
+    (rank,) = told.ranks
+    assert rank.samples == told.samples and rank.mean_samples_per_s == pytest.approx(found.mean_samples_per_s)
+    assert rank.median_samples_per_s == pytest.approx(found.median_samples_per_s)
 
 
 def series_state(durations_s: list[float]) -> SessionState:

@@ -18,7 +18,8 @@ from distmon.core import events as ev
 from distmon.core.fold import apply
 from distmon.core.state import SessionState
 from distmon.replay.session_file import load_state
-from distmon.tui.cli.run import end, may_have_run
+from distmon.tui.cli.main import main
+from distmon.tui.cli.run import end, may_have_run, numbered
 from distmon.tui.job import LaunchedJob
 
 
@@ -58,6 +59,14 @@ def test_a_job_is_told_to_end_once_and_a_further_control_c_tells_it_again(told: 
     assert job.stops == [signal.SIGINT] * stops
     assert state.job.exit_code == 130
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_timeline_is_horovods_and_a_job_that_starts_again_has_one_of_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", "--backend", "torchrun", "--timeline", "-np", "2", "--", "true"]) == 2
+    assert "--timeline is Horovod's" in capsys.readouterr().err
+    assert numbered(tmp_path / "t.json") == tmp_path / "t-2.json"
 
 
 @pytest.fixture
