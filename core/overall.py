@@ -98,8 +98,11 @@ def _throughput(number: int, taken: list[Generation], skips: dict[int, int]) -> 
         steady = steady.plus(rank.steady(skip))
     if not steady.duration_ns:
         return RankThroughput(samples, reason="its steady steps took no time")
-    usual = _median_rate(told)
-    no_median = "" if usual is not None else "its batches differ in size, and single ones of so many steps are not kept"
+    if any(rank.summed_steps for rank, _ in told):
+        usual, no_median = None, "its steps came as sums of about a second, which hide how single steps differ"
+    else:
+        usual = _median_rate(told)
+        no_median = "" if usual is not None else "its batches differ in size, and single ones of so many steps are not kept"
     return RankThroughput(samples, steady.samples / steady.duration_ns * 1e9, usual, no_median=no_median)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from distmon.core import events as ev
+from distmon.core import step_sums
 from distmon.core.epoch_throughput import EpochThroughput, epoch_throughputs
 from distmon.core.fold import apply
 from distmon.core.overall import RankThroughput, rank_overalls
@@ -96,6 +97,13 @@ def test_what_is_not_known_of_a_rank_is_told_with_its_reason() -> None:
     assert few.samples == 40 and few.mean is None and few.reason.startswith("not enough steps")
     state = folded(steps([0.1] * 40, None), steps([0.1] * 40, None, rank=1))
     assert summarise(state).reasons["ranks.0+1.mean_samples_per_s"] == "the number of samples in a batch was not seen"
+
+
+def test_steps_that_came_as_sums_have_a_mean_and_no_median() -> None:
+    sums = step_sums.summed(steps([0.05, 0.15] * 20, [8] * 40))
+    assert sums is not None
+    (found,) = of_ranks(sums)
+    assert found.mean == pytest.approx(80.0) and found.median is None and "sums of about a second" in found.no_median
 
 
 def of_epochs(*events: ev.AnyEvent) -> list[EpochThroughput]:
