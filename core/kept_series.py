@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from distmon.core.step_bins import Spread, StepBins
 from distmon.core.steps import JobSeries, Totals
 from distmon.core.warmup import Warmup
 
@@ -22,6 +23,8 @@ class Memo:
     """Of so many entries."""
     rates: tuple[int, int, list[float]] | None = None
     """(first entry, end, samples per second of each entry between, in order of size)."""
+    spread: tuple[int, int, Spread] | None = None
+    """(first step, end, how the steps between are spread), where entries are merged steps."""
     first: tuple[int, Totals] | None = None
     """Sums over all ranks of so many first steps, which all of them have done."""
 
@@ -82,3 +85,14 @@ def ordered_rates(kept: KeptSeries, cut: int) -> list[float]:
         ordered = sorted(ordered + [samples / duration for samples, duration in pairs if duration > 0])
         kept.memo.rates = (cut, count, ordered)
     return ordered
+
+
+def spread_of(kept: KeptSeries, singles: StepBins, step: int) -> Spread:
+    """How the single steps from `step` on are spread, where an entry is several: those in bins, and then those that all told."""
+    begin, end, known = singles.begin(step), kept.entries * kept.width, kept.memo.spread
+    if known is None or known[0] != begin or not singles.first <= known[1] <= end:
+        known = begin, max(singles.first, begin), singles.spread(begin)
+    if known[1] < end:
+        known = begin, end, singles.extended(known[2], known[1], end)
+    kept.memo.spread = known
+    return known[2]

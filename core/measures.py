@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from distmon.core.batches import PHASES, Sums, add_up
-from distmon.core.kept_series import KeptSeries, kept_series, ordered_rates
+from distmon.core.kept_series import KeptSeries, kept_series, ordered_rates, spread_of
 from distmon.core.once import once
 from distmon.core.quantiles import quantile
 from distmon.core.state import LOST_S, NodeState, SessionState
-from distmon.core.steps import EXACT_PREFIX, MAX_SERIES, Generation, RankSteps, Totals
+from distmon.core.steps import EXACT_PREFIX, Generation, RankSteps, Totals
 from distmon.core.warmup import MIN_STEPS, Warmup, find_warmup, of_merged
 
 ROLLING_S = 30.0
@@ -66,7 +66,7 @@ def split_of(sums: Sums) -> Split | None:
 class Throughput:
     """Samples per second of the whole job after warm-up, over batches (one batch is one step of all ranks).
 
-    Median, p5 and p95 are None where single batches are no longer known: `why_no_quantiles`.
+    Median, p5 and p95 are within `quantile_error` of those of the `quantile_steps`: exact, 0, as long as every batch is known.
     """
 
     mean: float | None = None
@@ -75,6 +75,10 @@ class Throughput:
     p95: float | None = None
     steps: int | None = None
     """So many steps are behind it."""
+    quantile_error: float = 0.0
+    """A share of the value."""
+    quantile_steps: int | None = None
+    """Fewer than `steps` after a warm-up of thousands of steps in a run of very many: the bins of it go whole."""
     reason: str = ""
     """Why there is no value, or none of a steady state."""
 
@@ -128,7 +132,7 @@ def _milestone(n: int) -> int:
 
 
 def throughput(generation: Generation | None) -> Throughput:
-    """Steady throughput: the mean is a ratio of sums, the quantiles are over batches as long as each is known.
+    """Steady throughput: the mean is a ratio of sums, the quantiles are over batches.
 
     Where no steady state was found it is over all steps but the outliers at the start, and `reason` says so.
     """
@@ -139,20 +143,32 @@ def throughput(generation: Generation | None) -> Throughput:
     if warmup(generation).shape == "too_few_steps":
         return Throughput(reason=why_no_warmup(generation))
     kept = _kept(generation)
-    cut = steps_set_aside(generation) // kept.width
+    skip = steps_set_aside(generation)
+    cut = skip // kept.width
     total = math.fsum(kept.durations[cut:]) * kept.width
-    mean = sum(kept.samples[cut:]) / total if total > 0 else None
-    rates = ordered_rates(kept, cut) if kept.width == 1 else []
-    quantiles = quantile(rates, 0.5), quantile(rates, 0.05), quantile(rates, 0.95)
-    steps = (len(kept.durations) - cut) * kept.width
-    return Throughput(mean, *quantiles, steps=steps, reason=why_no_warmup(generation))
+    found = Throughput(
+        mean=sum(kept.samples[cut:]) / total if total > 0 else None,
+        steps=(len(kept.durations) - cut) * kept.width,
+        reason=why_no_warmup(generation),
+    )
+    if (singles := generation.series.singles) is None:
+        rates = ordered_rates(kept, cut)
+        median, p5, p95 = (quantile(rates, q) for q in (0.5, 0.05, 0.95))
+        return replace(found, median=median, p5=p5, p95=p95, quantile_steps=len(rates))
+    spread = spread_of(kept, singles, skip).rates
+    per_s = 1e9 * kept.ranks
+    median, p5, p95 = (None if (v := spread.quantile(q)) is None else v * per_s for q in (0.5, 0.05, 0.95))
+    return replace(found, median=median, p5=p5, p95=p95, quantile_error=spread.relative_error, quantile_steps=spread.count)
 
 
-def why_no_quantiles(generation: Generation) -> str:
-    """Why a generation that has a mean throughput has no median, p5 and p95; empty where it has."""
-    if generation.series.width == 1:
-        return ""
-    return f"of more than {MAX_SERIES:,} steps neighbours are kept as one, which hides how single steps differ"
+def step_quantiles(generation: Generation, *shares: float) -> list[float | None]:
+    """Of the mean duration over ranks (s) of the steady steps; of very many within RELATIVE_ERROR of the exact ones."""
+    kept, skip, singles = _kept(generation), steps_set_aside(generation), generation.series.singles
+    if singles is None:
+        ordered = sorted(kept.durations[skip:])
+        return [quantile(ordered, q) for q in shares]
+    durations = spread_of(kept, singles, skip).durations
+    return [None if (ns := durations.quantile(q)) is None else ns / 1e9 for q in shares]
 
 
 def why_no_warmup(generation: Generation) -> str:

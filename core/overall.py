@@ -44,6 +44,8 @@ class RankOverall:
     """Forward and backward passes; more than steps where gradients are accumulated."""
     step_median_s: float | None
     """End to end, over all steps, warm-up included."""
+    step_median_error: float | None
+    """Relative, of that median; 0 where it is exact."""
     steady: Split | None
     throughput: RankThroughput
     missing: dict[str, int]
@@ -66,13 +68,14 @@ def _overall(state: SessionState, number: int, generations: list[Generation], sk
         whole = whole.plus(rank.totals)
         steady = steady.plus(rank.steady(skip))
         durations.merge(rank.durations)
-    known = state.ranks.get(number)
+    known, median_ns = state.ranks.get(number), durations.quantile(0.5)
     return RankOverall(
         rank=number,
         host=known.host if known else "",
         steps=whole.steps,
         micro_batches=sum(rank.micro_batches for rank, _ in made),
-        step_median_s=None if (median_ns := durations.quantile(0.5)) is None else median_ns / 1e9,
+        step_median_s=None if median_ns is None else median_ns / 1e9,
+        step_median_error=None if median_ns is None else durations.relative_error,
         steady=split(steady),
         throughput=_throughput(number, taken, skips),
         missing={

@@ -66,8 +66,14 @@ class Quantiles:
 
     def settle(self) -> None:
         """Puts what waits into bins."""
-        self.bins.update(_bins(self.values))
+        self.bins.update(bins_of(self.values))
         self.values = array("I")
+
+    def with_binned(self, values: Numbers) -> Quantiles:
+        """Another, with more values, all in bins."""
+        bins = Counter(self.bins)
+        bins.update(bins_of(values))
+        return Quantiles(self.count + len(values), self.values, bins, self.room)
 
     def merge(self, other: Quantiles) -> None:
         """Adds the values of another."""
@@ -83,17 +89,19 @@ class Quantiles:
         """The q-quantile, within `relative_error` of the exact one; None of nothing."""
         if not self.bins:
             return quantile(sorted(self.values), q)
-        bins = self.bins + Counter(_bins(self.values))
-        target = q * (self.count - 1)
-        seen = 0
+        bins = self.bins + Counter(bins_of(self.values))
+        position = q * (self.count - 1)
+        low, seen, below = int(position), 0, None
         for index in sorted(bins):
             seen += bins[index]
-            if seen > target:
-                return _centre(index)
-        return None
+            if below is None and seen > low:
+                below = _centre(index)
+            if below is not None and seen > min(low + 1, self.count - 1):
+                return below + (_centre(index) - below) * (position - low)
+        return below
 
 
-def _bins(values: Numbers) -> Iterable[int]:
+def bins_of(values: Numbers) -> Iterable[int]:
     """The upper bits of each number, which grow with it."""
     # By way of a list: from an array of another kind it takes twice as long.
     bits = array("Q", array("d", values.tolist()).tobytes())

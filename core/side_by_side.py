@@ -22,14 +22,13 @@ from distmon.core.measures import (
     progress,
     rank_rows,
     rolling_throughput,
+    step_quantiles,
     step_series,
     step_split,
     steps,
-    steps_set_aside,
     throughput,
     throughput_history,
 )
-from distmon.core.quantiles import quantile
 from distmon.core.state import SessionState
 from distmon.core.steady import SteadySpeed, run_speed
 from distmon.core.verdicts import verdicts
@@ -161,8 +160,7 @@ def _of_steps(state: SessionState) -> dict[str, float | None]:
     if generation is None or split is None:
         return {}
     found: dict[str, float | None] = {phase: split.phase(phase) for phase in ALL_PHASES}
-    durations = sorted(step_series(generation)[0][steps_set_aside(generation) // generation.series.width :])
-    found |= {"step p50": quantile(durations, 0.5), "step p95": quantile(durations, 0.95)}
+    found |= zip(("step p50", "step p95"), step_quantiles(generation, 0.5, 0.95), strict=True)
     found["communication share"] = split.share("exposed_communication")
     arrivals = generation.arrivals
     if (rank_ns := arrivals.joined_ns * len(arrivals.ranks)) and split.exposed_communication is not None:

@@ -14,6 +14,7 @@ from distmon.core.arrivals import Arrivals
 from distmon.core.batches import NOTHING, PHASES, USUAL, Batch, Int64s, Sums, add_up, sums_of
 from distmon.core.columns import compiled_columns, compiled_fold, row_sums, spread_amounts
 from distmon.core.quantiles import EXACT_LIMIT, Quantiles, median
+from distmon.core.step_bins import BLOCK, StepBins
 
 HISTORY_COLUMNS = ("samples", "steps", *PHASES, "rest", "step")
 """Of a job over time: samples and rank-steps done, and rank-seconds per phase, of the rest and of whole steps."""
@@ -221,7 +222,8 @@ class RankSteps:
 class JobSeries:
     """Steps joined over ranks by their index: the whole job's samples and mean duration for each.
 
-    Past MAX_SERIES steps neighbours are merged, so that one entry stands for `width` steps.
+    Past MAX_SERIES steps neighbours are merged, so that one entry stands for `width` steps; how single steps are spread is then
+    in `singles`.
     """
 
     width: int = 1
@@ -230,6 +232,7 @@ class JobSeries:
     reports: Int64s = field(default_factory=lambda: array("q"))
     sampled: bool = True
     """False once a step came without its number of samples."""
+    singles: StepBins | None = None
 
     def add(self, batches: list[Batch], *, aligned: bool = False) -> Sums:
         """Adds batches of different ranks and gives their sums; `aligned` says that they are usual ones of the same steps."""
@@ -257,6 +260,8 @@ class JobSeries:
                 column[window] = array("q", map(add, column[window], values))
             self.reports[window] = array("q", map(reports.__add__, self.reports[window]))
             return
+        if self.singles is not None:
+            self.singles.add(first, durations, counts, reports)
         for i, (duration, samples) in enumerate(zip(durations, counts, strict=True)):
             index = (first + i) // self.width
             self.duration_ns[index] += duration
@@ -272,6 +277,9 @@ class JobSeries:
                 column.frombytes(bytes(8 * missing))
 
     def _halve(self) -> None:
+        if self.singles is None:
+            self.singles = StepBins(0, self.samples[:], self.duration_ns[:], self.reports[:])
+            self.singles.settle((len(self.reports) - BLOCK) // BLOCK * BLOCK)
         self.width *= 2
         for column in (self.samples, self.duration_ns, self.reports):
             if len(column) % 2:

@@ -27,6 +27,9 @@ class Throughput(Struct, kw_only=True):
     median_samples_per_s: float | None
     p5_samples_per_s: float | None
     p95_samples_per_s: float | None
+    quantile_error: float | None
+    """Relative, of the three before; 0 where they are exact."""
+    quantile_steps: int | None
     ci95_samples_per_s: tuple[float, float] | None
     session_mean_samples_per_s: float | None
     last_30s_samples_per_s: float | None
@@ -73,6 +76,7 @@ class Rank(Struct, kw_only=True):
     samples: int | None
     mean_samples_per_s: float | None
     median_samples_per_s: float | None
+    step_median_error: float | None
     split_s: StepSplit
     status: str
     unseen: dict[str, str]

@@ -177,9 +177,15 @@ def _throughput(session: model.Session) -> list[tuple[str, str]]:
 def _quantiles(session: model.Session) -> str:
     found = session.throughput
     if found.median_samples_per_s is None:
-        return f"{DASH} ({session.reasons.get('throughput.median_samples_per_s', 'not measured')})"
+        return DASH
     p5, p95 = number(found.p5_samples_per_s, 5), number(found.p95_samples_per_s, 5)
-    return f"{number(found.median_samples_per_s, 5)} samples/s, p5 {p5}, p95 {p95}"
+    error = f", each {_within(found.quantile_error)}" if found.quantile_error else ""
+    of = f", of the last {count(found.quantile_steps or 0, 'step')}" if error and found.quantile_steps != found.steps else ""
+    return f"{number(found.median_samples_per_s, 5)} samples/s, p5 {p5}, p95 {p95}{error}{of}"
+
+
+def _within(error: float) -> str:
+    return f"± {100 * error:.1f} %"
 
 
 def _step_table(session: model.Session) -> Table | None:
@@ -281,7 +287,7 @@ def _rank_table(session: model.Session) -> Table:
             rank.host or DASH,
             f"{rank.steps:,}",
             *[f"{rank.micro_batches:,}"] * accumulates,
-            seconds(rank.step_median_s),
+            seconds(rank.step_median_s) + (f" {_within(rank.step_median_error)}" if rank.step_median_error else ""),
             *(seconds(getattr(rank.split_s, key)) for key in PHASE_NAMES),
             rank.status,
         ]

@@ -128,6 +128,8 @@ def _throughput(state: SessionState) -> model.Throughput:
         median_samples_per_s=found.median,
         p5_samples_per_s=found.p5,
         p95_samples_per_s=found.p95,
+        quantile_error=None if found.median is None else found.quantile_error,
+        quantile_steps=found.quantile_steps,
         ci95_samples_per_s=throughput_interval(generation),
         session_mean_samples_per_s=measures.session_mean_throughput(state),
         last_30s_samples_per_s=measures.rolling_throughput(state),
@@ -179,6 +181,7 @@ def _rank(state: SessionState, overall: RankOverall) -> model.Rank:
         samples=overall.throughput.samples,
         mean_samples_per_s=overall.throughput.mean,
         median_samples_per_s=overall.throughput.median,
+        step_median_error=overall.step_median_error,
         split_s=_split(overall.steady),
         status=measures.rank_status(state, overall.rank),
         unseen=_plain_pairs(known.unseen) if known else {},
@@ -347,8 +350,6 @@ def _reasons(state: SessionState, throughput: model.Throughput, overalls: list[R
         reasons["throughput"] = measures.throughput(generation).reason or "the steady steps took no time"
     elif throughput.ci95_samples_per_s is None:
         reasons["throughput.ci95_samples_per_s"] = "too few steady steps for an interval: it takes 50"
-    if generation is not None and throughput.mean_samples_per_s is not None and (why := measures.why_no_quantiles(generation)):
-        reasons |= {f"throughput.{name}_samples_per_s": why for name in ("median", "p5", "p95")}
     if generation is None:
         reasons["step_split_s"] = reasons["warmup"] = "no rank reported a step"
     elif measures.warmup(generation).steps is None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distmon.agent.together import together
-from distmon.core import arrivals, batches, columns, steps
+from distmon.core import arrivals, batches, columns, step_bins, steps
 from distmon.core.events import AnyEvent, StepsRecorded
 from distmon.core.fold import apply
 from distmon.core.state import SessionState
@@ -99,16 +99,23 @@ def test_both_make_the_same_state(seed: int, ranks: int, seconds: int) -> None:
 
 
 @pytest.mark.skipif(columns.compiled_fold is None, reason="machine code is not built")
-def test_long_runs_too() -> None:
-    """Past the exact first steps, checkpoints that are thinned, and step times that go into bins."""
+def test_long_runs_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Past the exact first steps, checkpoints that are thinned, step times that go into bins, and steps that merge."""
+    monkeypatch.setattr(steps, "MAX_SERIES", 4_096)
+    monkeypatch.setattr(steps, "BLOCK", 256)
+    monkeypatch.setattr(step_bins, "BLOCK", 256)
+    monkeypatch.setattr(step_bins, "_WINDOW", 512)
     source = random.Random(1)
     events = [e for turn in range(700) for e in together([[told(r, 10 * turn, 1e9 + turn, source, 0, 10)] for r in range(2)])]
     native = folded(events)
     assert any(rank.durations.bins for rank in native.generations[0].ranks.values())
+    singles = native.generations[0].series.singles
+    assert singles is not None and singles.first > 5_000
     with pytest.MonkeyPatch.context() as patch:
         for (module, name), value in PYTHON.items():
             patch.setattr(module, name, value)
         assert encode_state(native) == encode_state(folded(events))
+    assert decode_state(encode_state(native)).generations == native.generations
 
 
 @pytest.mark.skipif(columns.compiled_fold is None, reason="machine code is not built")

@@ -7,7 +7,7 @@ import pytest
 from distmon.core import events as ev
 from distmon.core import steps as series
 from distmon.core.fold import apply
-from distmon.core.measures import current_generation, steps_set_aside, throughput, warmup, why_no_quantiles
+from distmon.core.measures import current_generation, steps_set_aside, throughput, warmup
 from distmon.core.overall import rank_overalls, throughput_interval
 from distmon.core.quantiles import EXACT_LIMIT, Quantiles
 from distmon.core.state import SessionState
@@ -78,22 +78,6 @@ def test_the_interval_lies_around_the_reported_mean_and_needs_enough_steps() -> 
     apply(short, steps(0, 0, [0.1] * 20))
     assert throughput_interval(current_generation(short)) is None
     assert throughput_interval(None) is None
-
-
-def test_past_the_limit_of_the_series_there_is_a_mean_and_no_quantile(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Entries of merged steps would pass for steps that hardly differ."""
-    monkeypatch.setattr(series, "MAX_SERIES", 256)
-    source, state = random.Random(1), SessionState()
-    apply(state, steps(0, 0, [0.1 * source.lognormvariate(0, 0.2) for _ in range(200)]))
-    whole = throughput(current_generation(state))
-    assert whole.p5 and whole.median and whole.p95 and whole.p95 / whole.p5 > 1.7 and whole.steps == 200
-    longer = SessionState()
-    apply(longer, steps(0, 0, [0.1 * source.lognormvariate(0, 0.2) for _ in range(400)]))
-    generation = current_generation(longer)
-    found = throughput(generation)
-    assert found.mean and found.steps == 400 and (found.median, found.p5, found.p95) == (None, None, None)
-    assert generation is not None and "neighbours are kept as one" in why_no_quantiles(generation)
-    assert throughput_interval(generation) is not None
 
 
 def test_warm_up_is_told_in_steps_where_neighbours_are_merged(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from distmon.core import steps
 from distmon.core.comparison import run_values
 from distmon.core.epoch_comparison import epoch_run
 from distmon.core.fold import apply
+from distmon.core.quantiles import RELATIVE_ERROR
 from distmon.core.state import SessionState
 from distmon.core.step_sums import summed
 from distmon.core.synthetic import Script, session
@@ -325,13 +326,19 @@ def test_a_generation_that_never_trained_gives_no_size() -> None:
     assert summarise(folded([last])).world_size.last == 1
 
 
-def test_merged_steps_have_no_quantiles_and_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_quantiles_are_not_exact_their_error_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    events = list(session(Script(seconds=30)))
+    exact = summarise(folded(events))
+    assert exact.throughput.quantile_error == 0 and exact.throughput.quantile_steps == exact.throughput.steps
+    assert "±" not in dict(next(s for s in sections(exact) if s.title == "Throughput after warm-up").facts)["median"]
     monkeypatch.setattr(steps, "MAX_SERIES", 128)
-    found = summarise(folded(list(session(Script(seconds=30)))))
-    assert found.throughput.mean_samples_per_s and found.throughput.median_samples_per_s is None
-    keys = {f"throughput.{name}_samples_per_s" for name in ("median", "p5", "p95")}
-    assert keys <= set(found.reasons)
-    assert "neighbours are kept as one" in to_text(sections(found))
+    monkeypatch.setattr(steps, "EXACT_LIMIT", 64)
+    monkeypatch.setattr(steps, "_APART", 1)
+    found = summarise(folded(events))
+    assert found.throughput.median_samples_per_s == pytest.approx(exact.throughput.median_samples_per_s, rel=RELATIVE_ERROR)
+    assert found.throughput.quantile_error == found.ranks[0].step_median_error == RELATIVE_ERROR
+    text = to_text(sections(found))
+    assert re.search(r"median +\S+ samples/s, p5 \S+, p95 \S+, each ± 0.2 %\n", text) and re.search(r" ms ± 0.2 % ", text)
 
 
 def test_repeated_runs_show_a_difference_size_by_size() -> None:
