@@ -376,6 +376,8 @@ def _node_left(state: SessionState, event: ev.NodeLeft) -> None:
 
 def _node_sampled(state: SessionState, event: ev.NodeSampled) -> None:
     node = _hear(state, event.node)
+    if node.sample is not None and event.at - node.sample.at > max(SILENT_S, 3 * (node.least_interval_s or 0.0)):
+        node.strains.clear()  # what was before says nothing of now
     node.sample = event
     node.cpu_history.append((event.at, event.cpu_percent))
     node.strains.append(strain_of(event))

@@ -13,7 +13,7 @@ LASTING_SHARE = 0.2
 END_S = 5.0
 """A finding that was seen so shortly before the end held to the end: agents leave before, and the last steps come in late."""
 MOST = 256
-"""Findings that are kept; past them those that held for the shortest time go."""
+"""Findings that are kept; past them those go that do not hold now, and have held for the shortest time."""
 _SPACING = 0.01
 """The time from look to look as a share of what has gone by, within bounds: shares are as exact, and ends to half a minute."""
 _LEAST_SPACING_S, _MOST_SPACING_S = 1.0, 30.0
@@ -42,6 +42,11 @@ def _seen(state: SessionState, *, in_full: bool) -> dict[Key, Verdict]:
     return {key_of(verdict): verdict for verdict in found if verdict.kind not in CALM and verdict.pattern != "transient"}
 
 
+def _reading_s(state: SessionState) -> float:
+    """The longest time between two readings of a node: of a log it may be minutes, which are no silence."""
+    return max((node.least_interval_s or 0.0 for node in state.nodes.values()), default=0.0)
+
+
 @dataclass(slots=True)
 class FindingsHeld:
     """Follows the findings while a job trains, or for as long as a session without a job lasts."""
@@ -63,9 +68,9 @@ class FindingsHeld:
         if self._first is None:
             self._first = self._last = now
         spacing = min(max(_SPACING * (now - self._first), _LEAST_SPACING_S), _MOST_SPACING_S)
-        passed, self._last, self._due = min(now - self._last, 2 * spacing), now, now + spacing
+        passed, self._last, self._due = min(now - self._last, 2 * max(spacing, _reading_s(state))), now, now + spacing
         if state.job.status == "running" and not self._trains:
-            self._trains, self.seconds = True, 0.0
+            self._trains, self.seconds, passed = True, 0.0, 0.0
             self.found.clear()
         if state.job.status == ("running" if self._trains else "idle"):
             self._add(state, passed)
@@ -85,7 +90,7 @@ class FindingsHeld:
             held.seconds += passed
             held.to_s = now
         while len(self.found) > MOST:
-            del self.found[min(self.found, key=lambda key: self.found[key].seconds)]
+            del self.found[min(self.found, key=lambda key: (key in seen, self.found[key].seconds))]
 
     def share(self, held: Held) -> float:
         """Of the time in which was looked, 0 to 1."""

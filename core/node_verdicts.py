@@ -13,17 +13,25 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from distmon.core.batches import sums_of
 from distmon.core.events import NodeSampled
 from distmon.core.finding import Verdict
 from distmon.core.hysteresis import Thresholds, mean_holds
 from distmon.core.joined import gain_without_input, gain_without_lateness, joined
-from distmon.core.measures import current_generation, recent_splits, steps_set_aside
+from distmon.core.measures import RECENT, current_generation, recent_splits, step_series, steps_set_aside
+from distmon.core.once import once
+from distmon.core.quantiles import median
 from distmon.core.readings import memory_in_use, strain_of
-from distmon.core.state import STRAINS, NodeState, SessionState, Strain
+from distmon.core.state import NodeState, SessionState, Strain
+from distmon.core.steps import RECENT_STEPS, Generation, RankSteps
+from distmon.core.stragglers import LEAST_LATENESS
 
 BUSY_PERCENT = Thresholds(on=95.0, off=90.0)
 LOAD_PER_CORE = Thresholds(on=1.5, off=1.3)
 MEMORY_WAIT_PERCENT = Thresholds(on=10.0, off=5.0)
+"""Over WAITED_S: a checkpoint may make tasks wait for some seconds."""
+MUCH_WAIT_PERCENT = Thresholds(on=25.0, off=10.0)
+"""Over SMOOTHED_S."""
 MEMORY_PERCENT = Thresholds(on=95.0, off=92.0)
 RESTING_PERCENT = Thresholds(on=50.0, off=40.0)
 """Of the time, in which the GPUs with ranks run nothing."""
@@ -31,6 +39,17 @@ THROTTLED_SHARE = Thresholds(on=0.5, off=0.2)
 """Of the readings, in which the driver gives a reason."""
 SMOOTHED_S = 5.0
 """Readings are averaged over so many seconds before they are held against a threshold."""
+WAITED_S = 30.0
+OWN_SHARE = 0.8
+"""Of the cores: where the ranks' own processes fill so many, they are in one another's way."""
+WAIT_SHARE = 0.05
+"""Of the recent steps, spent waiting for the input: where cores are full, it is for want of them."""
+FEW = 50
+"""One step in so many may wait long."""
+LONGER = 1.1
+"""Steps that take so many times as long as before are slower."""
+STRETCHES = 20
+"""The run is looked at in so many parts."""
 _HOT = ("hot", "thermal", "hardware slowdown")
 _CAPPED = ("power",)
 HELD = ("thermal_throttling", "power_throttling")
@@ -45,7 +64,7 @@ def node_verdicts(state: SessionState, *, in_full: bool = False) -> list[Verdict
     for node in state.nodes.values():
         if node.sample is None or node.lost_since is not None or not _takes_part(state, node):
             continue
-        for verdict, gpus in _of(node, node.sample):
+        for verdict, gpus in _of(state, node, node.sample):
             found.setdefault(verdict.kind, []).append(_Seen(verdict, node, gpus))
     return [_with_gain(state, _joined(same), same) if in_full else _joined(same) for same in found.values()]
 
@@ -131,22 +150,87 @@ def _joined(same: list[_Seen]) -> Verdict:
     return replace(first, evidence=f"{first.evidence}; {more} more node{'s' * (more > 1)} alike") if more else first
 
 
-def _of(node: NodeState, sample: NodeSampled) -> Iterator[tuple[Verdict, list[int]]]:
+def _of(state: SessionState, node: NodeState, sample: NodeSampled) -> Iterator[tuple[Verdict, list[int]]]:
     """Each with its GPUs; lazily from the newest reading back: there may be a thousand nodes, and most are well."""
-    width = max(round(SMOOTHED_S / sample.interval_s), 1) if sample.interval_s > 0 else 1
+    width = _readings(sample, SMOOTHED_S)
     strains, cores = node.strains, node.joined.cores if node.joined else None
-    busy = mean_holds(islice((percent for _, percent in reversed(node.cpu_history)), STRAINS), width, BUSY_PERCENT)
+    busy = mean_holds((s.cpu_percent for s in reversed(strains)), width, BUSY_PERCENT)
     if busy and cores:
         load = Thresholds(LOAD_PER_CORE.on * cores, LOAD_PER_CORE.off * cores)
-        if mean_holds((s.load_1m for s in reversed(strains)), width, load):
+        if mean_holds((s.load_1m for s in reversed(strains)), width, load) and _cores_are_missed(state, node, sample, cores):
             yield _oversubscribed(node, sample, cores, width), []
-    waits = mean_holds((s.memory_wait_percent for s in reversed(strains)), width, MEMORY_WAIT_PERCENT)
-    if waits or mean_holds((s.memory_percent for s in reversed(strains)), width, MEMORY_PERCENT):
+    long = _readings(sample, WAITED_S)
+    if (
+        (len(strains) >= long and mean_holds((s.memory_wait_percent for s in reversed(strains)), long, MEMORY_WAIT_PERCENT))
+        or mean_holds((s.memory_wait_percent for s in reversed(strains)), width, MUCH_WAIT_PERCENT)
+        or mean_holds((s.memory_percent for s in reversed(strains)), width, MEMORY_PERCENT)
+    ):
         yield _memory(node, sample), []
-    if any(strain.throttled for strain in islice(reversed(strains), width)):
+    if _is_throttled(node, width):
         yield from _throttled(node, sample, width)
-    if busy and mean_holds((_resting(s) for s in reversed(strains)), width, RESTING_PERCENT):
+    if (
+        busy
+        and mean_holds((_resting(s) for s in reversed(strains)), width, RESTING_PERCENT)
+        and (not (here := _ranks_on(state, node)) or any(map(_waits, here)))
+    ):
         yield _starved(node, sample, width), []
+
+
+def _readings(sample: NodeSampled, seconds: float) -> int:
+    """So many are taken in some seconds."""
+    return max(round(seconds / sample.interval_s), 1) if sample.interval_s > 0 else 1
+
+
+def _is_throttled(node: NodeState, width: int) -> bool:
+    return any(strain.throttled for strain in islice(reversed(node.strains), width))
+
+
+def _ranks_on(state: SessionState, node: NodeState) -> list[RankSteps]:
+    """Those that have made steps."""
+    generation = current_generation(state)
+    ranks = generation.ranks if generation is not None else {}
+    return [steps for number, steps in ranks.items() if number in state.ranks and state.ranks[number].host == node.host]
+
+
+def _cores_are_missed(state: SessionState, node: NodeState, sample: NodeSampled, cores: int) -> bool:
+    """Whether full cores hold the job back. What loads data may fill them and do no harm: then no rank there waits for its input,
+    or is late, and steps take as long as before. Where no steps are seen there is nothing to go by but the cores.
+    """
+    generation, here = current_generation(state), _ranks_on(state, node)
+    if generation is None or not here or _own_percent(sample) >= 100 * OWN_SHARE * cores or any(map(_waits, here)):
+        return True
+    if _is_throttled(node, _readings(sample, SMOOTHED_S)):
+        return False  # they are late for that, and no other reason is known
+    late = generation.arrivals.late_ranks()
+    if any(steps.rank in late and late[steps.rank].mean >= LEAST_LATENESS for steps in here):
+        return True
+    return once(generation, _are_slower, RECENT_STEPS)
+
+
+def _own_percent(sample: NodeSampled) -> float:
+    """What the ranks' own processes take, in percent of a core."""
+    return sum(process.cpu_percent or 0.0 for process in sample.processes)
+
+
+def _waits(rank: RankSteps) -> bool:
+    """Whether it waits for its input in more than a few of its recent steps, such as the first of an epoch."""
+    recent = rank.last_batches(RECENT_STEPS)
+    _, duration_ns, _, _, waited_ns, *_ = sums_of(recent)
+    if waited_ns < WAIT_SHARE * duration_ns:
+        return False
+    waits = sorted(wait or 0 for batch in recent for wait in batch.column("input_wait_ns") or ())
+    return sum(waits[: len(waits) - len(waits) // FEW]) >= WAIT_SHARE * duration_ns
+
+
+def _are_slower(generation: Generation, count: int) -> bool:
+    """Whether the last steps take LONGER than those of some stretch of the run, by their medians."""
+    lead = generation.ranks[min(generation.ranks)]  # those of all ranks take the same time
+    durations, _ = step_series(generation)
+    durations = durations[:: max(len(durations) // (count * STRETCHES), 1)]
+    size = max(len(durations) // STRETCHES, RECENT)
+    usual = [median(durations[begin : begin + size]) or 0.0 for begin in range(0, len(durations) - size + 1, size)]
+    recent = (median(ns for batch in lead.last_batches(count) for ns in batch.durations_ns) or 0.0) / 1e9
+    return bool(usual) and recent >= LONGER * min(usual)
 
 
 def _resting(strain: Strain) -> float | None:
@@ -159,7 +243,7 @@ def _recent_mean(newest_first: Iterator[float | None], width: int) -> float:
 
 
 def _cpu_words(node: NodeState, width: int) -> str:
-    mean = _recent_mean((percent for _, percent in reversed(node.cpu_history)), width)
+    mean = _recent_mean((strain.cpu_percent for strain in reversed(node.strains)), width)
     return f"CPU {mean:.0f} % over the last {SMOOTHED_S:.0f} s"
 
 

@@ -148,6 +148,7 @@ class TemperatureMeans:
 class Strain(NamedTuple):
     """What of a reading can say that a node is short of something; None where it was not read."""
 
+    cpu_percent: float | None
     load_1m: float | None
     memory_percent: float | None
     """Of what may be used: of the node or of a control group's limit, the one that is fuller."""

@@ -13,8 +13,23 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from distmon.core import events as ev
+from distmon.core.synthetic_nodes import CHECKPOINT_S, CHECKPOINT_STEPS, EPOCH_STEPS, FIRST_BATCH_S, VariedNode
 
-Cause = Literal["healthy", "input", "compute", "disk", "cpu_hog", "send", "memory", "stopped", "input_all", "two_ranks"]
+Cause = Literal[
+    "healthy",
+    "input",
+    "compute",
+    "disk",
+    "cpu_hog",
+    "send",
+    "memory",
+    "stopped",
+    "input_all",
+    "two_ranks",
+    "full_cores",
+    "starved",
+    "hot_gpu",
+]
 CAUSES: tuple[Cause, ...] = (
     "healthy",
     "input",
@@ -26,7 +41,12 @@ CAUSES: tuple[Cause, ...] = (
     "stopped",
     "input_all",
     "two_ranks",
+    "full_cores",
+    "starved",
+    "hot_gpu",
 )
+OF_NODES: tuple[Cause, ...] = ("full_cores", "starved", "hot_gpu")
+"""What nodes read tells of these, among the readings of varied nodes."""
 STEP_S = 0.1
 NOISE = 0.015
 _CORRELATION = 0.36
@@ -50,6 +70,8 @@ class Trial:
     onset: int = 200
     steps: int = 500
     seed: int = 0
+    varied: bool = False
+    """Whether nodes differ in how busy, full and hot they are, epochs begin with a wait for input, and checkpoints are saved."""
 
     def healthy(self) -> Trial:
         """The same run, step by step the same noise, without the fault."""
@@ -68,6 +90,9 @@ class Trial:
             "stopped": {("stall", self.rank, None)},
             "input_all": {("input_bound", None, "input_wait")},
             "two_ranks": {("straggler", self.rank, "compute"), ("straggler", self.other, "input_wait")},
+            "full_cores": {("straggler", self.rank, "compute"), ("cpu_oversubscribed", None, None)},
+            "starved": {("input_bound", None, "input_wait"), ("gpu_starved", None, None), ("cpu_oversubscribed", None, None)},
+            "hot_gpu": {("straggler", self.rank, "compute"), ("thermal_throttling", None, None)},
         }
         return found[self.cause]
 
@@ -139,6 +164,8 @@ class _Job:
         self.common = random.Random(f"{trial.seed} job")
         self.faults = random.Random(f"{trial.seed} fault")
         self.wander = [0.0] * trial.ranks
+        self.nodes = [VariedNode(node, node * _PER_NODE, trial.seed) for node in range(_nodes(trial))]
+        self.saved_until = 0.0
 
     def second(self) -> list[ev.AnyEvent]:
         trial, first, origin = self.trial, self.step, self.time
@@ -167,18 +194,23 @@ class _Job:
         trial = self.trial
         faulty = self.step >= trial.onset and trial.cause != "healthy"
         delays = self._delays() if faulty else {}
+        first_batch = FIRST_BATCH_S / STEP_S if trial.varied and self.step and self.step % EPOCH_STEPS == 0 else 0.0
         works = []
         for rank, source in enumerate(self.sources):
             slow = _CORRELATION * self.wander[rank] + math.sqrt(1 - _CORRELATION**2) * source.gauss(0, 1)
             self.wander[rank] = slow
             jitter = 1 + NOISE * slow * (5 if source.random() < 0.03 else 1)
             more_input, more_compute = delays.get(rank, (0.0, 0.0))
-            works.append((_WORK["input"] + more_input, _WORK["compute"] * jitter + more_compute))
+            works.append((_WORK["input"] + more_input + first_batch, _WORK["compute"] * jitter + more_compute))
         transfer = _TRANSFER * math.exp(0.1 * self.common.gauss(0, 1))
         if faulty and trial.cause == "send":
             transfer += trial.size
         last = max(a + b for a, b in works)
         fixed = _WORK["optimizer"] + _WORK["rest"]
+        if trial.varied and self.step and self.step % CHECKPOINT_STEPS == 0:
+            # The others wait in their next allreduce while rank 0 writes.
+            transfer += 0.5 * CHECKPOINT_S / STEP_S
+            self.saved_until = self.time + CHECKPOINT_S
         rows = [(a * STEP_S, b * STEP_S, (last - a - b + transfer) * STEP_S, _WORK["optimizer"] * STEP_S) for a, b in works]
         return (last + transfer + fixed) * STEP_S, rows
 
@@ -187,15 +219,15 @@ class _Job:
         trial = self.trial
         if trial.cause == "input":
             return {trial.rank: (trial.size, 0.0)}
-        if trial.cause in ("compute", "memory"):
-            return {trial.rank: (0.0, trial.size if trial.cause == "compute" else 0.0)}
+        if trial.cause in ("compute", "full_cores", "hot_gpu"):
+            return {trial.rank: (0.0, trial.size)}
         if trial.cause == "disk":
             return {trial.rank: (2 * trial.size if self.faults.random() < 0.5 else 0.0, 0.0)}
         if trial.cause == "cpu_hog":
             return {trial.rank: (0.0, trial.size * self.faults.expovariate(1))}
         if trial.cause == "two_ranks":
             return {trial.rank: (0.0, trial.size), trial.other: (trial.size, 0.0)}
-        if trial.cause == "input_all":
+        if trial.cause in ("input_all", "starved"):
             return dict.fromkeys(range(trial.ranks), (0.10 + trial.size, 0.0))
         return {}
 
@@ -228,6 +260,8 @@ class _Job:
 
     def _sample(self, node: int) -> ev.NodeSampled:
         trial = self.trial
+        if trial.varied or trial.cause in OF_NODES:
+            return self._varied_sample(node)
         short = trial.cause == "memory" and self.step > trial.onset and node == trial.rank // _PER_NODE
         return ev.NodeSampled(
             at=self.time,
@@ -239,3 +273,11 @@ class _Job:
             memory_total_bytes=16 << 30,
             pressures=[ev.Pressure(resource="memory", some_percent=35.0 if short else 0.0)],
         )
+
+    def _varied_sample(self, node: int) -> ev.NodeSampled:
+        trial, faulty = self.trial, self.step > self.trial.onset
+        there = faulty and node == trial.rank // _PER_NODE
+        starved = faulty and trial.cause == "starved"
+        full = starved or (there and trial.cause == "full_cores")
+        saves = self.time < self.saved_until + 1
+        return self.nodes[node].sample(self.time, saves=saves, full=full, hot=there and trial.cause == "hot_gpu", starved=starved)

@@ -94,6 +94,57 @@ def test_gpus_of_one_node_are_told_in_one_finding() -> None:
     assert found.text == "GPU 1 of h is throttled: hot (driver)" and found.evidence.endswith("so is GPU 2, 3")
 
 
+def test_readings_of_before_a_silence_say_nothing_of_what_is_after() -> None:
+    state, short = SessionState(), {"memory_used_bytes": 16 << 30}
+    for event in session([short] * 6):
+        apply(state, event)
+    assert [verdict.kind for verdict in node_verdicts(state)] == ["memory_pressure"]
+    apply(state, ev.NodeSampled(at=600.0, node="n", interval_s=594.0, **WELL))
+    assert not node_verdicts(state)
+
+
+def test_tasks_that_wait_for_memory_while_a_checkpoint_is_saved_are_no_finding() -> None:
+    def waits(percent: float) -> dict[str, Any]:
+        return {"pressures": [ev.Pressure(resource="memory", some_percent=percent)]}
+
+    saved = [20 * 0.905**second for second in range(40)]
+    assert not any(looks([waits(percent) for percent in saved * 5]))
+    assert looks([waits(12.0)] * 30)[-1] == ["memory_pressure"]
+    quiet = [waits(1.0)] * 40
+    assert looks([*quiet, *[waits(35.0)] * 4])[-1] == looks([*quiet, *[waits(12.0)] * 30])[-1] == ["memory_pressure"]
+
+
+FULL: dict[str, Any] = {"cpu_percent": 99.0, "load_1m": 20.0, "gpus": [gpu(utilization_percent=30.0)]}
+
+
+def training(input_s: float = 0.002, later_s: float = 0.1, **of: Any) -> list[str]:
+    """What is found where cores are full from second 20 on, and a step takes longer from there on."""
+    state = SessionState()
+    apply(state, ev.RanksAssigned(at=0.0, generation=0, world_size=1, places=[ev.RankPlace(rank=0, host="h", local_rank=0)]))
+    for second, event in enumerate(session([WELL] * 20 + [{**FULL, **of}] * 40), -1):
+        apply(state, event)
+        if second > 0:
+            ns, wait = round((later_s if second > 20 else 0.1) * 1e9), round((input_s if second > 20 else 0.002) * 1e9)
+            apply(state, ev.StepsRecorded(
+                at=second, node="n", worker="w", rank=0, generation=0, first_step=10 * second - 10, origin=second - 1.0,
+                start_ns=[i * ns for i in range(10)], duration_ns=[ns + i % 3 * 1_000_000 for i in range(10)],
+                input_wait_ns=[wait] * 10, compute_ns=[ns // 2] * 10, samples=[1] * 10,
+            ))  # fmt: skip
+    return [verdict.kind for verdict in node_verdicts(state)]
+
+
+def test_full_cores_that_do_no_harm_are_no_finding() -> None:
+    """What loads data may fill them: the steps neither wait for it nor take longer."""
+    assert not training()
+
+
+def test_full_cores_that_do_harm_are_one() -> None:
+    assert training(input_s=0.012) == ["cpu_oversubscribed", "gpu_starved"]
+    assert training(later_s=0.12) == ["cpu_oversubscribed"]
+    own = [ev.ProcessReading(pid=1, rank=0, cpu_percent=700.0, memory_bytes=None)]
+    assert training(processes=own) == ["cpu_oversubscribed"]
+
+
 def steps(second: int) -> ev.StepsRecorded:
     return ev.StepsRecorded(
         at=second + 1.0, node="n", worker="w", rank=0, generation=0, first_step=second, origin=float(second),

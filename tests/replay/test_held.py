@@ -35,7 +35,7 @@ def ended(events: list[ev.AnyEvent]) -> list[ev.AnyEvent]:
 
 
 def full_cores(events: Iterable[ev.AnyEvent], begin: float, end: float) -> Iterator[ev.AnyEvent]:
-    """More to run than cores, between two times since the first event."""
+    """The ranks have more to run than cores, between two times since the first event."""
     first: float | None = None
     for event in events:
         first = event.at if first is None else first
@@ -48,6 +48,7 @@ def changed(sample: ev.NodeSampled) -> ev.NodeSampled:
     return ev.NodeSampled(
         at=sample.at, node=sample.node, interval_s=sample.interval_s, cpu_percent=100.0, load_1m=20.0,
         memory_used_bytes=sample.memory_used_bytes, memory_total_bytes=sample.memory_total_bytes,
+        processes=[ev.ProcessReading(pid=1, rank=0, cpu_percent=790.0, memory_bytes=None)],
     )  # fmt: skip
 
 
@@ -134,6 +135,34 @@ def test_findings_that_are_kept_are_bounded() -> None:
     apply(state, ev.Ticked(at=state.now + 2.0))
     held.look(state)
     assert len(held.found) == MOST and kept in held.found.values()
+
+
+def test_a_finding_that_comes_late_is_kept_among_many_that_held_longer() -> None:
+    events = trial("memory", steps=300)
+    state, held = SessionState(), FindingsHeld()
+    for event in events:
+        apply(state, event)
+        held.look(state)
+        if not held.found and state.job.status == "running":
+            held.found |= {("k", rank, "", None): Held(None, 0.0, 1.0, 50.0) for rank in range(MOST)}  # type: ignore[arg-type]
+    found = [one for key, one in held.found.items() if key[0] == "memory_pressure"]
+    assert len(held.found) == MOST and found and found[0].seconds > 3
+
+
+def test_readings_that_are_minutes_apart_are_no_silence() -> None:
+    state, held = SessionState(), FindingsHeld()
+    for at in range(0, 1_200, 60):
+        apply(state, ev.NodeSampled(
+            at=float(at), node="n", interval_s=60.0, memory_used_bytes=62 << 30, memory_total_bytes=64 << 30,
+        ))  # fmt: skip
+        held.look(state)
+    (found,) = held.found.values()
+    assert held.seconds == pytest.approx(1_140.0, abs=60.0) == found.seconds
+
+
+def test_nothing_held_before_training_began() -> None:
+    _, held = followed(full_cores(trial(steps=300), 0.0, 40.0))
+    assert held.found and all(one.from_s >= 0 for one in held.found.values())
 
 
 def test_a_report_has_reservations_about_runs_whose_cores_others_took(hogged: tuple[SessionState, FindingsHeld]) -> None:

@@ -21,6 +21,8 @@ FEW_CAUSES: tuple[Cause, ...] = ("healthy", "input", "send")
 """Tried with more than MANY_RANKS ranks, where a trial takes long."""
 HEALTHY_STEPS = {2: 120_000, 4: 100_000, 16: 30_000}
 HEALTHY_RUN = 5_000
+VARIED_STEPS = {2: 100_000, 4: 70_000, 16: 20_000}
+"""Of healthy jobs on varied nodes."""
 HEAD = """# What the verdicts say, against what was true
 
 `make truth` writes this page, all of it. A fault of known kind, rank, moment and size is put into a job. Right is a trial in
@@ -29,7 +31,9 @@ which the verdicts name the class, the rank and the phase at the end, blame noth
 STREAMS = """## Seeded streams
 
 Through the fold and the verdicts, second by second, as a viewer gets them (`core/synthetic_faults.py`): steps of 100 ms whose
-noise is that of real runs, delays of 4 to 12 % of the step on a drawn rank from about step 200 on, 500 steps. Trials of each
+noise is that of real runs, delays of 4 to 12 % of the step on a drawn rank from about step 200 on, 500 steps. `full_cores`,
+`starved` and `hot_gpu` happen among nodes as different as healthy ones are: more to run than cores, with a late rank; the same on
+all nodes, with ranks that wait for their input and GPUs that rest; a GPU held down for its heat, whose rank is late. Trials of each
 cause, seeds {first:,} on, which no constant was looked for with:
 {sizes}. With more than {many} ranks: {few} alone.
 Steps until named count from the fault's first step to the look, once a second, that first named all of it.
@@ -39,6 +43,10 @@ HEALTHY = """
 
 {steps:,} steps of jobs without a fault, {runs} runs of {length:,} steps
 ({sizes}; seeds {first:,} on), and the steps before the faults above.
+{varied:,} of them are on nodes as different as healthy ones are (`core/synthetic_nodes.py`): half have cores that loaders
+fill to 90 to 99.5 %, with a load of 0.9 to 4 a core, the others 5 to 90 %; 40 to 93 % of memory in use; tasks that wait for memory
+in noise, and for up to 20 % of ten seconds when rank 0 saves a checkpoint, for which all wait; GPUs of 40 to 84 °C, busy for 15 to
+99 % of the time; epochs that begin with a wait for the input, as long as six steps.
 Every verdict of any kind but that all is well counts as false, as often as it comes up.
 """
 SOON = """
@@ -90,13 +98,21 @@ def streams(sizes: Mapping[int, int], pool: ProcessPoolExecutor) -> Iterator[str
 def _healthy(before: Matrix, pool: ProcessPoolExecutor) -> Iterator[str]:
     matrix = Matrix()
     runs = [
-        Trial("healthy", ranks=ranks, steps=HEALTHY_RUN, seed=FIRST_SEED + seed)
-        for ranks, steps in HEALTHY_STEPS.items()
+        Trial("healthy", ranks=ranks, steps=HEALTHY_RUN, seed=FIRST_SEED + seed, varied=varied)
+        for varied, of in ((False, HEALTHY_STEPS), (True, VARIED_STEPS))
+        for ranks, steps in of.items()
         for seed in range(steps // HEALTHY_RUN)
     ]
     _add(matrix, runs, pool)
-    sizes = ", ".join(f"{steps:,} of {ranks} ranks" for ranks, steps in HEALTHY_STEPS.items())
-    yield HEALTHY.format(steps=matrix.healthy_steps, runs=len(runs), length=HEALTHY_RUN, sizes=sizes, first=FIRST_SEED)
+    sizes = ", ".join(f"{steps + VARIED_STEPS[ranks]:,} of {ranks} ranks" for ranks, steps in HEALTHY_STEPS.items())
+    yield HEALTHY.format(
+        steps=matrix.healthy_steps,
+        runs=len(runs),
+        length=HEALTHY_RUN,
+        sizes=sizes,
+        first=FIRST_SEED,
+        varied=sum(VARIED_STEPS.values()),
+    )
     steps, false = matrix.healthy_steps + before.healthy_steps, matrix.false + before.false
     kinds = ", ".join(f"{kind}: {count}" for kind, count in false.most_common()) or "none"
     yield f"False verdicts in {steps:,} healthy steps: {kinds}; {1e5 * false.total() / steps:.2f} per 100,000 steps."

@@ -14,7 +14,7 @@ from distmon.core.finding import CALM
 from distmon.core.fold import apply
 from distmon.core.state import SessionState
 from distmon.core.stragglers import LEAST_LATENESS
-from distmon.core.synthetic_faults import CAUSES, Cause, Trial, second_by_second
+from distmon.core.synthetic_faults import CAUSES, OF_NODES, Cause, Trial, second_by_second
 from distmon.core.verdicts import Verdict, verdicts
 
 LATE: tuple[Cause, ...] = ("input", "compute", "disk", "cpu_hog", "send")
@@ -111,7 +111,8 @@ def trials(ranks: int, seeds: range, causes: Iterable[Cause] = CAUSES) -> Iterat
             if cause == "two_ranks" and ranks < 4:
                 continue
             size, onset = source.uniform(0.04, 0.12), source.randrange(180, 220)
-            yield Trial(cause, ranks=ranks, rank=rank, other=other, size=size, onset=onset, seed=seed)
+            varied = cause in OF_NODES
+            yield Trial(cause, ranks=ranks, rank=rank, other=other, size=size, onset=onset, seed=seed, varied=varied)
 
 
 def small_delays(ranks: int, size: float, seeds: range) -> Iterator[Trial]:
