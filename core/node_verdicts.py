@@ -201,9 +201,9 @@ def _cores_are_missed(state: SessionState, node: NodeState, sample: NodeSampled,
         return True
     if _is_throttled(node, _readings(sample, SMOOTHED_S)):
         return False  # they are late for that, and no other reason is known
-    late = generation.arrivals.late_ranks()
-    if any(steps.rank in late and late[steps.rank].mean >= LEAST_LATENESS for steps in here):
-        return True
+    late = {rank for rank, shift in generation.arrivals.late_ranks().items() if shift.mean >= LEAST_LATENESS}
+    if late or generation.arrivals.slow.named:
+        return any(steps.rank in late for steps in here)  # all others take longer for these, or for the network
     return once(generation, _are_slower, RECENT_STEPS)
 
 

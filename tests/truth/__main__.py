@@ -33,8 +33,8 @@ STREAMS = """## Seeded streams
 Through the fold and the verdicts, second by second, as a viewer gets them (`core/synthetic_faults.py`): steps of 100 ms whose
 noise is that of real runs, delays of 4 to 12 % of the step on a drawn rank from about step 200 on, 500 steps. `full_cores`,
 `starved` and `hot_gpu` happen among nodes as different as healthy ones are: more to run than cores, with a late rank; the same on
-all nodes, with ranks that wait for their input and GPUs that rest; a GPU held down for its heat, whose rank is late. Trials of each
-cause, seeds {first:,} on, which no constant was looked for with:
+all nodes, with ranks that wait for their input and GPUs that rest; a GPU held down for its heat, whose rank is late. Trials of
+each cause, seeds {first:,} on, which no constant was looked for with:
 {sizes}. With more than {many} ranks: {few} alone.
 Steps until named count from the fault's first step to the look, once a second, that first named all of it.
 """
@@ -44,9 +44,9 @@ HEALTHY = """
 {steps:,} steps of jobs without a fault, {runs} runs of {length:,} steps
 ({sizes}; seeds {first:,} on), and the steps before the faults above.
 {varied:,} of them are on nodes as different as healthy ones are (`core/synthetic_nodes.py`): half have cores that loaders
-fill to 90 to 99.5 %, with a load of 0.9 to 4 a core, the others 5 to 90 %; 40 to 93 % of memory in use; tasks that wait for memory
-in noise, and for up to 20 % of ten seconds when rank 0 saves a checkpoint, for which all wait; GPUs of 40 to 84 °C, busy for 15 to
-99 % of the time; epochs that begin with a wait for the input, as long as six steps.
+fill to 90 to 99.5 %, with a load of 0.9 to 4 a core, the others 5 to 90 %; 40 to 93 % of memory in use; tasks that wait for
+memory in noise, and for up to 20 % of ten seconds when rank 0 saves a checkpoint, for which all wait; GPUs of 40 to 84 °C, busy
+for 15 to 99 % of the time; epochs that begin with a wait for the input, as long as six steps.
 Every verdict of any kind but that all is well counts as false, as often as it comes up.
 """
 SOON = """
