@@ -12,6 +12,7 @@ from distmon.core.finding import Verdict, key_of, why_no_gain
 from distmon.core.held import FindingsHeld, Held
 from distmon.core.overall import RankOverall, rank_overalls, throughput_interval
 from distmon.core.state import NodeState, SessionState
+from distmon.core.steps import Generation
 from distmon.core.summary import summary
 from distmon.core.verdicts import cannot_tell, verdicts
 from distmon.core.wall import wall_split
@@ -128,7 +129,7 @@ def _throughput(state: SessionState) -> model.Throughput:
         median_samples_per_s=found.median,
         p5_samples_per_s=found.p5,
         p95_samples_per_s=found.p95,
-        quantile_error=None if found.median is None else found.quantile_error,
+        quantile_error=None if found.median is None or _has_sums(generation) else found.quantile_error,
         quantile_steps=found.quantile_steps,
         ci95_samples_per_s=throughput_interval(generation),
         session_mean_samples_per_s=measures.session_mean_throughput(state),
@@ -312,6 +313,10 @@ def _lost_output(state: SessionState) -> list[str]:
     return [f"{state.output_dropped:,} of {written} of the ranks' output lost: they came faster than distmon could take"]
 
 
+def _has_sums(generation: Generation | None) -> bool:
+    return generation is not None and any(rank.summed_steps for rank in generation.ranks.values())
+
+
 def _summed_steps(state: SessionState) -> list[str]:
     ranks = [rank for generation in state.generations.values() for rank in generation.ranks.values()]
     summed, steps = sum(rank.summed_steps for rank in ranks), sum(rank.sums[0] for rank in ranks)
@@ -350,6 +355,8 @@ def _reasons(state: SessionState, throughput: model.Throughput, overalls: list[R
         reasons["throughput"] = measures.throughput(generation).reason or "the steady steps took no time"
     elif throughput.ci95_samples_per_s is None:
         reasons["throughput.ci95_samples_per_s"] = "too few steady steps for an interval: it takes 50"
+    if throughput.median_samples_per_s is not None and throughput.quantile_error is None:
+        reasons["throughput.quantile_error"] = "some steps came as sums of about a second, which hide how single ones differ"
     if generation is None:
         reasons["step_split_s"] = reasons["warmup"] = "no rank reported a step"
     elif measures.warmup(generation).steps is None:

@@ -209,7 +209,9 @@ def test_steps_that_came_as_sums_are_a_note() -> None:
     state = SessionState()
     for event in session(Script(ranks=2, nodes=1, seconds=20)):
         apply(state, summed(event) or event if isinstance(event, ev.StepsRecorded) and event.rank == 1 else event)
-    [note] = [note for note in summarise(state).notes if "sums" in note]
+    found = summarise(state)
+    [note] = [note for note in found.notes if "sums" in note]
+    assert found.throughput.quantile_error is None and "sums" in found.reasons["throughput.quantile_error"]
     steps = state.generations[0].ranks[1].sums[0]
     assert note.startswith(f"{steps:,} of {2 * steps:,} steps of single ranks came as sums of about a second")
 
