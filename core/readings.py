@@ -69,8 +69,8 @@ def strain_of(sample: NodeSampled) -> Strain:
     for pressure in sample.pressures:
         if pressure.resource == "memory":
             waits = pressure.some_percent
-    gpu = sum(busy) / len(busy) if busy else None
-    return Strain(sample.cpu_percent, sample.load_1m, memory_percent(sample), waits, gpu, throttled)
+    mean = sum(busy) / len(busy) if busy else None
+    return Strain(sample.cpu_percent, sample.load_1m, memory_percent(sample), waits, mean, throttled)
 
 
 def network_total(sample: NodeSampled) -> NetworkTotal:
