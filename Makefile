@@ -22,7 +22,7 @@ help:
 	@echo "make lock     write the locks from what .venv holds"
 	@echo "make equal    every screen, live against replay, cell for cell over 500 moments; some minutes"
 	@echo "make redo     five published benchmarks, small: their figures into docs/redo_*.md, half an hour"
-	@echo "make pictures the pictures of the documentation, from the demo session"
+	@echo "make pictures the pictures and the table of keys of the documentation, from recordings and the bindings"
 	@echo "make clean    remove what was built here"
 
 run:
@@ -90,6 +90,7 @@ lock:
 
 pictures:
 	@$(SET_UP)
+	@$(BIN)/python docs/shortcuts.py
 	@$(BIN)/python docs/pictures.py
 
 equal:

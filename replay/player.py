@@ -194,8 +194,8 @@ class Player:
         save_marks(self._session.path, marks)
         self._marks, self._moments_of = sorted(marks), -1
 
-    def output_search(self, passes: Callable[[OutputLine], bool], words: Sequence[str] = ()) -> OutputSearch:
-        """Looks for a line of output in the whole recording, from any thread; `words` are in every line that passes."""
+    def output_search(self, passes: Callable[[OutputLine], bool], words: Sequence[Sequence[str]] = ()) -> OutputSearch:
+        """Looks for a line of output in all of it, from any thread; every line that passes has one of each of `words`."""
         return OutputSearch(self._session, self._index, passes, words)
 
     def position_of_mark(self, name: str) -> float:

@@ -31,14 +31,14 @@ class Block(NamedTuple):
 class OutputSearch:
     """One search for a line that `passes`. It may run in a thread of its own; another may cancel it.
 
-    `words`, in small letters, are in every line that passes: where one of them is not, nothing is decoded.
+    One of each of `words`, in small letters, is in every line that passes: where none of them is, nothing is decoded.
     """
 
     def __init__(
-        self, session: SessionFile, index: Index, passes: Callable[[OutputLine], bool], words: Sequence[str] = ()
+        self, session: SessionFile, index: Index, passes: Callable[[OutputLine], bool], words: Sequence[Sequence[str]] = ()
     ) -> None:
         self._session, self._index, self._passes = session, index, passes
-        self._words = [word.encode() for word in words]
+        self._words = [[word.encode() for word in either] for either in words]
         self._cancelled = False
         self.share = 0.0
         """How much of what lies in the direction was read, 0 to 1."""
@@ -97,7 +97,7 @@ class OutputSearch:
         if not self._words:
             return True
         small = data.lower()
-        return all(word in small for word in self._words)
+        return all(any(word in small for word in either) for either in self._words)
 
 
 def _far(position: Position) -> int:

@@ -104,8 +104,8 @@ class Player(Protocol):
         """To a moment. To the end of what goes on is to go on with it."""
         ...
 
-    def output_search(self, passes: Callable[[OutputLine], bool], words: Sequence[str] = ()) -> OutputSearch:
-        """Looks for a line of output in all that was recorded, from any thread; `words` are in every line that passes."""
+    def output_search(self, passes: Callable[[OutputLine], bool], words: Sequence[Sequence[str]] = ()) -> OutputSearch:
+        """Looks for a line in all that was recorded, from any thread; every line that passes has one of each of `words`."""
         ...
 
     def take_state(self) -> SessionState | None:

@@ -121,7 +121,7 @@ class Rewind:
             self._past.pause()
         return self._past
 
-    def output_search(self, passes: Callable[[OutputLine], bool], words: Sequence[str] = ()) -> OutputSearch:
+    def output_search(self, passes: Callable[[OutputLine], bool], words: Sequence[Sequence[str]] = ()) -> OutputSearch:
         return self._replay.output_search(passes, words)
 
     # --- events -----------------------------------------------------------------------------------------------------

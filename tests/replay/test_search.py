@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -38,9 +39,9 @@ def recorded(path: Path) -> list[OutputLine]:
 
 
 @pytest.mark.parametrize("name", ["s.jsonl", "s.jsonl.zst"])
-@pytest.mark.parametrize("words", [(), ("nan",)])
+@pytest.mark.parametrize("words", [(), [("nan",)], [("nan", "no such word"), ("loss",)]])
 def test_the_nearest_line_is_found_in_both_directions(
-    name: str, words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, words: Sequence[Sequence[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search, "BLOCK_BYTES", 2_000)
     lines = [line for line in recorded(tmp_path / name) if "NaN" in line.text]

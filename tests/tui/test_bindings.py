@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from textual.dom import DOMNode
 
 from distmon.core.synthetic import Script, session
 from distmon.tui.app import DistmonApp
-from distmon.tui.bindings import COMMANDS, Command
+from distmon.tui.bindings import COMMANDS, Command, key_name
 from tests.tui.monkey import key_event, send
 
 if TYPE_CHECKING:
@@ -62,3 +63,14 @@ async def test_every_key_reaches_its_action(
                 if expected(command) not in reached:
                     wrong.append(f"{key}: {reached} in place of {expected(command)}")
         assert not wrong, "\n".join(wrong)
+
+
+def test_the_page_of_keys_is_of_this_table() -> None:
+    docs = Path(__file__).parents[2] / "docs"
+    spec = importlib.util.spec_from_file_location("shortcuts", docs / "shortcuts.py")
+    assert spec is not None and spec.loader is not None
+    shortcuts = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(shortcuts)
+    page = (docs / "shortcuts.md").read_text(encoding="utf-8")
+    assert page == shortcuts.page(), "make pictures writes it anew"
+    assert [key for command in COMMANDS for key in command.keys if f"`{key_name(key)}`" not in page] == []

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
-from distmon.tui.view.filters import Fields, read_filter
+from distmon.tui.view.filters import Fields, literal_words, read_filter
 
 NAMES = ("rank", "host", "late", "state")
+PARTS = ("a", "b", "B", " ", ".", "*", "?", "+", "|", "[ab]", "{2}", "\\d", "\\.", "^", "$")
 ROW: Fields = {"rank": 12, "host": "node-003", "late": 29.9, "state": "slow"}
 
 
@@ -54,3 +57,32 @@ def test_what_is_wrong_with_an_expression_is_told_and_hides_nothing() -> None:
     found = read_filter("/(/", NAMES)
     assert "regular expression" in found.error
     assert found.passes(ROW)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("OOM late>5 x=1 !gone ~fz", (("oom",), ("x=1",))),
+        ("/illegal .* access/", (("illegal",), ("access",))),
+        ("/oom|killed by/", (("oom", "killed"),)),
+        (r"/cuda\.error: \d+ab?c/", (("cuda.error:",), ("a",), ("c",))),
+        ("/colou?r[rgb]x{0,3}y+z/", (("colo",), ("r",), ("y",), ("z",))),
+        ("/oom|.*/", ()),
+        (r"/(a|b)c \x41bc/", ()),
+        (r'/12:30 "x" \\y/', (("x",), ("y",))),
+    ],
+)
+def test_words_that_every_line_has(text: str, words: tuple[tuple[str, ...], ...]) -> None:
+    assert literal_words(text, NAMES) == words
+
+
+def test_what_lacks_the_words_passes_no_expression() -> None:
+    dice, passed = random.Random(7), 0
+    for _ in range(3_000):
+        pattern = "".join(dice.choices(PARTS, k=4))
+        wanted, words = read_filter(f"/{pattern}/"), literal_words(f"/{pattern}/")
+        for line in ("".join(dice.choices("abB .1", k=5)) for _ in range(0 if wanted.error else 20)):
+            if wanted.passes({}, line):
+                passed += bool(words)
+                assert all(any(word in line.lower() for word in either) for either in words), (pattern, line, words)
+    assert passed > 1_000

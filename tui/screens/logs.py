@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import work
 from textual.message import Message
+from textual.timer import Timer
 
 from distmon.core.state import LogEntry, OutputLine
 from distmon.tui.bindings import bindings_for
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from distmon.replay.search import OutputSearch
 
 KEPT_LINES = 5_000
+TOLD_EVERY_S = 1.0
 ROUNDING_S = 0.001
 """Past a line's own moment, so that the line is there."""
 
@@ -143,6 +145,8 @@ class Logs(LinesPage):
         self._feed = Feed(full_output_line, KEPT_LINES, collapse=True)
         self._search: OutputSearch | None = None
         """Under way through the recording."""
+        self._telling: Timer | None = None
+        """Says how far it is."""
 
     def feed(self) -> Feed[OutputLine]:
         return self._feed
@@ -202,13 +206,20 @@ class Logs(LinesPage):
         words = literal_words(self.choices.filters.get("lines", ""), FIELDS)
         self._search = player.output_search(matcher.passes, words)
         at = state.now if step > 0 or not state.output else state.output[0].at
-        self.frame.say("looking through the recording; Esc stops")
+        self._tell_progress(self._search)
+        self._telling = self.set_interval(TOLD_EVERY_S, partial(self._tell_progress, self._search))
         self._look(self._search, at, step)
+
+    def _tell_progress(self, search: OutputSearch) -> None:
+        self.frame.say(f"looking through the recording, {search.share:.0%} of it; Esc stops")
 
     def _stop_search(self) -> None:
         if self._search is not None:
             self._search.cancel()
             self._search = None
+        if self._telling is not None:
+            self._telling.stop()
+            self._telling = None
 
     @work(thread=True, group="search")
     def _look(self, search: OutputSearch, at: float, step: int) -> None:
@@ -218,7 +229,7 @@ class Logs(LinesPage):
         player = self.frame.player
         if event.search is not self._search or player is None:
             return
-        self._search = None
+        self._stop_search()
         if event.line is None:
             self.frame.say("no such line in the rest of the recording")
             return

@@ -75,11 +75,54 @@ def read_filter(text: str, names: tuple[str, ...] = ()) -> Filter:
         return Filter(text, error=f"{error}: a regular expression")
 
 
-def literal_words(text: str, names: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Words of a filter, in small letters, that are in the text of every row that passes or in one of its fields of text."""
-    plain = [word.lower() for word in _words(text) if word[0] not in "!/~" and word.isascii()]
-    fields = {word for word in plain if (match := _FIELD.fullmatch(word)) and match[1] in names}
-    return tuple(w for w in plain if w not in fields and not set(w) & {'"', "\\"} and any(c.isalpha() for c in w))
+def literal_words(text: str, names: tuple[str, ...] = ()) -> tuple[tuple[str, ...], ...]:
+    """Words, in small letters, of which every row that passes has one of each in its text or in one of its fields of text."""
+    found = list[tuple[str, ...]]()
+    for term in _words(text):
+        field = _FIELD.fullmatch(term)
+        if term[0] in "!~" or (field and field[1].lower() in names):
+            continue
+        if _is_expression(term):
+            found += _words_of_expression(term[1:-1])
+        elif term.isascii() and _is_telling(term):
+            found.append((term.lower(),))
+    return tuple(found)
+
+
+def _is_expression(term: str) -> bool:
+    return len(term) > 2 and term.startswith("/") and term.endswith("/")
+
+
+def _is_telling(word: str) -> bool:
+    """Whether it is written in a recording as it is here, and is not a time of day, which is written otherwise."""
+    return not set(word) & {'"', "\\"} and any(c.isalpha() for c in word)
+
+
+_TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{[^}]*\}|.", re.DOTALL)
+_CLASSES = tuple(rf"\{letter}" for letter in "dDsSwWbBAZ")
+
+
+def _words_of_expression(pattern: str) -> list[tuple[str, ...]]:
+    """Likewise of a regular expression: words that it spells out, one of each alternative. None of one that has groups."""
+    alternatives = [list[str]()]
+    run = ""
+    for token in [*_TOKEN.findall(pattern), "|"]:
+        if token.startswith("(") or (token[0] == "\\" and token[1:].isalnum() and token not in _CLASSES):
+            return []
+        literal = token.removeprefix("\\") if token not in _CLASSES else ""
+        if len(literal) == 1 and (token[0] == "\\" or token not in "^$.*+?|") and " " < literal < "\x7f" and literal not in '"\\':
+            run += literal.lower()
+            continue
+        if token in "*?" or token[0] == "{":
+            run = run[:-1]  # may not be there
+        alternatives[-1].append(run)
+        run = ""
+        if token == "|":
+            alternatives.append([])
+    told = [[word for word in words if _is_telling(word)] for words in alternatives[:-1]]
+    if len(told) == 1:
+        return [(word,) for word in told[0]]
+    return [tuple(max(words, key=len) for words in told)] if all(told) else []
 
 
 def _words(text: str) -> list[str]:
@@ -91,7 +134,7 @@ def _term(word: str, names: tuple[str, ...]) -> _Test:
     if word.startswith("!") and len(word) > 1 and not word.startswith("!="):
         test = _term(word[1:], names)
         return lambda fields, whole: not test(fields, whole)
-    if len(word) > 2 and word.startswith("/") and word.endswith("/"):
+    if _is_expression(word):
         pattern = re.compile(word[1:-1], re.IGNORECASE)
         return lambda fields, whole: pattern.search(whole) is not None
     if word.startswith("~") and len(word) > 1:
