@@ -12,7 +12,9 @@ from typing import Any, get_args, get_origin
 import msgspec
 
 import distmon.core.fold
+from distmon.core.batches import Batch
 from distmon.core.state import SessionState
+from distmon.core.step_table import known_columns
 from distmon.replay.lines import zstd
 
 SIZE_LIMIT = 1 << 30
@@ -44,9 +46,27 @@ def decode_state(packed: bytes) -> SessionState:
         if zstd().frame_content_size(packed) > SIZE_LIMIT:
             raise BadKeyframe("it says that it is larger than a state may be")
         content = zstd().ZstdDecompressor().decompress(packed, max_output_size=SIZE_LIMIT, allow_extra_data=False)
-        return _decoder.decode(content)
+        return _with_known_columns(_decoder.decode(content))
     except (zstd().ZstdError, msgspec.DecodeError, ValueError, TypeError, RecursionError) as error:
         raise BadKeyframe(str(error)) from None
+
+
+_new: Any = tuple.__new__
+"""Of a named tuple its own way takes three times as long, and a large state has a hundred thousand."""
+
+
+def _with_known_columns(state: SessionState) -> SessionState:
+    """Usual columns are told by their identity: without it a state that was read would be slower than the live one it is of."""
+    for generation in state.generations.values():
+        for steps in generation.ranks.values():
+            steps.first_batches = list(map(_known, steps.first_batches))
+            steps.batches = deque(map(_known, steps.batches), maxlen=steps.batches.maxlen)
+    return state
+
+
+def _known(batch: Batch) -> Batch:
+    known: Batch = _new(Batch, (*batch[:4], known_columns(batch.columns), batch.numbers))
+    return known
 
 
 def _encode_other(value: object) -> object:
@@ -58,17 +78,17 @@ def _encode_other(value: object) -> object:
 
 
 def _decode_other(wanted: type, value: Any) -> Any:
+    if wanted is array:  # nearly all that comes here
+        code, content = value
+        if code not in "qdI":
+            raise ValueError(f"array of {code!r}")
+        return array(code, content)
     origin, arguments = get_origin(wanted) or wanted, get_args(wanted)
     if origin is Counter:
         return Counter(_convert_to(_generic(dict, arguments[0], float | int), value))
     if origin is deque:
         limit, items = value
         return deque(_convert_to(_generic(list, arguments[0]), items), maxlen=limit)
-    if origin is array:
-        code, content = value
-        if code not in "qdI":
-            raise ValueError(f"array of {code!r}")
-        return array(code, content)
     raise NotImplementedError(f"no decoding for {wanted}")
 
 

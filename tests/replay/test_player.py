@@ -329,6 +329,13 @@ def test_a_kept_state_is_the_fold_of_what_lies_before_it(path: Path, rebuilt: bo
     assert index_path(path).exists()
 
 
+def test_steps_of_a_kept_state_are_as_quick_to_add_up_as_live_ones(path: Path) -> None:
+    """The usual columns are told by their identity."""
+    for state, _ in kept_states(path):
+        ranks = [steps for generation in state.generations.values() for steps in generation.ranks.values()]
+        assert ranks and all(batch.usual for steps in ranks for batch in (*steps.first_batches, *steps.batches))
+
+
 @pytest.mark.parametrize("spoil", ["truncated", "garbage", "other recording", "recording changed"])
 def test_an_index_that_does_not_fit_is_made_again(path: Path, spoil: str) -> None:
     kept = index_path(path)
