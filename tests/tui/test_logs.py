@@ -127,6 +127,25 @@ async def test_what_is_read_stays_however_many_lines_come(kind: type[LogApp] | t
         assert view.following and view.draw_body(36, 10)[-1].text.strip() == "0 │ line 4999"
 
 
+async def test_the_line_under_the_cursor_is_marked_and_no_other() -> None:
+    """Drawn lines are kept from frame to frame."""
+    app, log, lines = CursorApp(), deque([line(i) for i in range(30)], maxlen=30), feed(30)
+    async with app.run_test(size=(40, 12)):
+        view = app.query_one(CursorLog)
+        view.show(lines.update(log))
+
+        def marked() -> list[str]:
+            rows = view.draw_body(36, 10)
+            styles = {row.text.strip(): next(iter(row)).style for row in rows}
+            return [text for text, style in styles.items() if style is not None and style.bgcolor != view.base.bgcolor]
+
+        seen = [marked()]
+        for where in ("up", "up", "down", "last"):
+            view.navigate(where)
+            seen.append(marked())
+        assert seen == [[], ["0 │ line 29"], ["0 │ line 28"], ["0 │ line 29"], []]
+
+
 async def test_a_reader_goes_down_from_what_was_dropped_through_all_that_is_kept() -> None:
     app, log, lines = LogApp(), deque([line(i) for i in range(30)], maxlen=30), feed(30)
     async with app.run_test(size=(40, 12)):

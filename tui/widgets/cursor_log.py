@@ -41,9 +41,16 @@ class CursorLog(LogView):
             self.cursor = None
         super().show(lines, note)
 
-    def _draw_line(self, line: LogLine, width: int) -> Strip:
-        if line.number != self.cursor:
-            return super()._draw_line(line, width)
+    def draw_body(self, width: int, height: int) -> list[Strip]:
+        """With the line under the cursor as a selected one; drawn lines are kept, and that one is not among them."""
+        rows = super().draw_body(width, height)
+        if self.cursor is not None:
+            index = self.cursor - self._lines[max(self._end() - height, 0)].number
+            if 0 <= index < len(rows):
+                rows[index] = self._draw_selected(self._lines[self.cursor - self._lines[0].number], width)
+        return rows
+
+    def _draw_selected(self, line: LogLine, width: int) -> Strip:
         style = self.palette.style
         pieces = [(text, style(role, selected=True)) for text, role in (*line.prefix, (line.text, line.role))]
         return Line(pieces).strip(width, style("text", selected=True))
