@@ -32,6 +32,34 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
 }
 """Nothing is loaded from elsewhere, and the token is told to nobody."""
+AFTERWARDS = """<script>
+(() => {
+  const said = document.querySelector(".closed-dialog .message"), again = document.querySelector(".closed-dialog button");
+  let lost = false;
+  async function look() {
+    const answer = await fetch(location.href, {cache: "no-store"}).catch(() => null);
+    again.style.display = answer === null || answer.status === 403 ? "none" : "";
+    if (answer === null) {
+      lost = true;
+      said.textContent = "distmon serve has ended, or cannot be reached. This page looks for it every two seconds.";
+    } else if (answer.status === 403) {
+      said.textContent = "distmon serve was started anew: open the address that it has printed.";
+      return;
+    } else if (answer.ok && lost) {
+      location.reload();
+      return;
+    } else {
+      said.textContent = answer.ok ? "This view has ended." : await answer.text();
+    }
+    setTimeout(look, 2000);
+  }
+  const watch = new MutationObserver(() => {
+    if (document.body.classList.contains("-closed")) { watch.disconnect(); look(); }
+  });
+  watch.observe(document.body, {attributes: true, attributeFilter: ["class"]});
+})();
+</script>"""
+"""At the end of the page: says why it shows nothing more, and comes back by itself where only the way to the server was lost."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -98,7 +126,8 @@ class ServedView(Server):
         """Without its banner: what is served is told by the command."""
 
     async def handle_index(self, request: web.Request) -> web.StreamResponse:
-        """Its page, with addresses under the name by which the browser came."""
+        """Its page, with addresses under the name by which the browser came, and words of ours for its end."""
+        self._refuse_more_views()
         router = request.app.router
         base = f"{request.scheme}://{request.host}"
         static = f"{base}{router['static'].url_for(filename='/')}".rstrip("/") + "/"
@@ -109,11 +138,15 @@ class ServedView(Server):
             "config": {"static": {"url": static}},
             "application": {"name": self.title},
         }
-        return aiohttp_jinja2.render_template("app_index.html", request, context)
+        page = aiohttp_jinja2.render_string("app_index.html", request, context)
+        return web.Response(text=page.replace("</body>", f"{AFTERWARDS}</body>"), content_type="text/html")
 
-    async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
+    def _refuse_more_views(self) -> None:
         if self._views >= MAX_VIEWS:
             raise web.HTTPServiceUnavailable(text=f"{MAX_VIEWS} pages are open already; close one\n")
+
+    async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
+        self._refuse_more_views()
         self._views += 1
         try:
             return await super().handle_websocket(request)

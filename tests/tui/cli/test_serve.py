@@ -317,3 +317,31 @@ async def test_in_a_headless_browser(served: Served) -> None:
         own = served.address.split("/", 3)[2]
         fetched = [url for url in page.requested if not url.startswith(("data:", "blob:", "about:")) and own not in url]
         assert all("fonts.googleapis.com" in url for url in fetched)  # named by the page, refused by its policy
+
+
+async def _says(page: Browser, words: str) -> None:
+    """Returns once the page's own dialog says so."""
+    shown = "document.body.classList.contains('-closed') ? document.querySelector('.closed-dialog .message').textContent : ''"
+    async with asyncio.timeout(FIRST_LIMIT_S):
+        while words not in (await page.do("Runtime.evaluate", expression=shown))["result"].get("value", ""):
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here")
+async def test_a_page_outlives_a_reload_and_says_what_to_do_once_the_server_is_gone(folder: Path) -> None:
+    served = Served(folder, "replay", "run.jsonl", "--from", "10")
+    port = served.address.split(":")[2].split("/")[0]
+    async with browser() as page:
+        await page.do("Network.enable")
+        await page.do("Page.navigate", url=served.address)
+        await page.until("throughput")
+        page.told = ""
+        await page.do("Page.reload")
+        await page.until("throughput")
+        served.end()
+        await _says(page, "has ended, or cannot be reached")
+        again = Served(folder, "--port", port, "replay", "run.jsonl")
+        try:
+            await _says(page, "open the address that it has printed")
+        finally:
+            again.end()
