@@ -180,7 +180,8 @@ def fit(law: Law, points: Sequence[Point], seed: int = 0) -> Fit:
 def _misfit(misses: Sequence[float], errors: Sequence[float], sizes: Sequence[int]) -> str | None:
     for miss, error, n in zip(misses, errors, sizes, strict=True):
         if abs(miss) > max(_MISFIT * error, _TOLERANCE):
-            return f"misses the measured throughput at {n} ranks by {miss:+.0%}, far beyond its error of {error:.1%}"
+            ranks = f"{n} rank{'s' * (n != 1)}"
+            return f"misses the measured throughput at {ranks} by {miss:+.0%}, far beyond its error of {error:.1%}"
     return None
 
 

@@ -7,31 +7,31 @@ import textwrap
 
 from distmon.replay.report.tables import Section, Table
 
-_WIDTH = 118
+WIDTH = 118
 
 
-def to_text(sections: list[Section]) -> str:
-    """Plain text, ended by a line end."""
+def to_text(sections: list[Section], width: int = WIDTH) -> str:
+    """Plain text, ended by a line end. Sentences are wrapped at `width` cells; tables are as wide as they are."""
     blocks = []
     for section in sections:
         lines = [section.title.upper()] if section.title else []
         indent = "  " if section.title else ""
         label_width = max((len(label) for label, _ in section.facts), default=0)
         for label, value in section.facts:
-            lines += _wrapped(f"{indent}{label:<{label_width}}  ", value)
+            lines += _wrapped(f"{indent}{label:<{label_width}}  ", value, width)
         for line in section.lines:
-            lines += _wrapped(indent, line)
+            lines += _wrapped(indent, line, width)
         if section.table:
             lines += [indent + line for line in _text_table(section.table)]
         blocks.append("\n".join(lines))
     return "\n\n".join(blocks) + "\n"
 
 
-def _wrapped(start: str, text: str) -> list[str]:
+def _wrapped(start: str, text: str, width: int) -> list[str]:
     body = text.lstrip()
     start += text[: len(text) - len(body)]
     return textwrap.wrap(
-        body, _WIDTH, initial_indent=start, subsequent_indent=" " * len(start), break_long_words=False, break_on_hyphens=False
+        body, width, initial_indent=start, subsequent_indent=" " * len(start), break_long_words=False, break_on_hyphens=False
     ) or [start.rstrip()]
 
 

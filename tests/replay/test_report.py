@@ -31,7 +31,7 @@ from distmon.replay.report.compare import Compared, compare
 from distmon.replay.report.compare import sections as sections_of_comparison
 from distmon.replay.report.mask import MASK, masked, masked_command, plain
 from distmon.replay.report.render import to_markdown, to_text
-from distmon.replay.report.sections import sections
+from distmon.replay.report.sections import Section, sections
 from distmon.replay.report.summarise import summarise
 from distmon.tui.cli.main import main
 
@@ -236,6 +236,12 @@ def test_a_session_without_a_job_reports_what_it_has() -> None:
     assert (found.duration_s, found.steps, found.exit_code, found.complete) == (4.0, 0, None, False)
     assert found.reasons["warmup"] == "no rank reported a step"
     assert "without a job" in to_text(sections(found))
+
+
+def test_sentences_are_as_wide_as_there_is_room() -> None:
+    told = [Section("Findings", lines=["it holds the job back " * 9], facts=[("command", "python train.py " * 9)])]
+    for width in (40, 60, 118):
+        assert width - 10 < max(map(len, to_text(told, width).splitlines())) <= width
 
 
 def test_nothing_secret_and_nothing_that_moves_the_cursor_is_shown() -> None:

@@ -250,7 +250,7 @@ async def test_pause_rewind_and_live_on_the_screen(open_app: OpenApp, live: Live
         await pilot.press("space")
         live.until(48)
         await until(pilot, lambda: "PAUSED 0:18 behind live" in text_grid(app)[0])
-        assert "⏸ paused" in text_grid(app)[-2]
+        assert "‖ paused" in text_grid(app)[-2]
         assert "0:30" in text_grid(app)[0] and app.state is not live.state
         await pilot.press("left", "left")
         await until(pilot, lambda: "PAUSED 0:38 behind live" in text_grid(app)[0])
@@ -264,7 +264,7 @@ async def test_pause_rewind_and_live_on_the_screen(open_app: OpenApp, live: Live
         assert [moment.text for moment in rewind.moments if moment.kind == "mark"] == ["x"]
         await pilot.press("end")
         await until(pilot, lambda: app.state is live.state)
-        assert "behind" not in text_grid(app)[0] and "⏸" not in text_grid(app)[-2]
+        assert "behind" not in text_grid(app)[0] and "‖" not in text_grid(app)[-2]
         await pilot.press("N")
         await until(pilot, lambda: "behind live" in text_grid(app)[0])
         await pilot.press("space", "plus", "plus", "plus", "plus", "plus", "plus")

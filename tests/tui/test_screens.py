@@ -14,6 +14,7 @@ from distmon.core import events as ev
 from distmon.core.events import AnyEvent
 from distmon.core.fold import apply
 from distmon.core.state import SessionState
+from distmon.core.steady import SteadySpeed
 from distmon.core.synthetic import Script, session
 from distmon.tui.app import DistmonApp
 from distmon.tui.bindings import COMMANDS
@@ -30,6 +31,7 @@ from distmon.tui.theme import DARK
 from distmon.tui.view.facts import facts
 from distmon.tui.view.measures import RANK_MEASURES, UNIT_MEASURES
 from distmon.tui.view.node_table import ranks_by_node
+from distmon.tui.view.scaling import Run, bar_lines
 from distmon.tui.view.timeline import change_lines
 from distmon.tui.widgets.lanes import LaneRow, LanesData
 
@@ -528,6 +530,14 @@ async def test_scaling_reads_a_recording_beside_the_screen_and_compares(
         scaling.table.select("")
         await pilot.press("b")
         assert any("against this session" in row for row in text_grid(app))
+
+
+def test_the_speedup_of_many_ranks_is_written_whole() -> None:
+    known = {str(n): Run(f"np{n}", SteadySpeed(ranks=n, samples_per_s=100.0 * n)) for n in (1, 16, 2048)}
+    for width in (40, 58, 90):
+        rows = [line.strip(width, DARK.style("text")).text for line in bar_lines(known, "1", DARK, width, 10)]
+        assert [row.split()[-1] for row in rows[1:]] == ["1.00x", "16.00x", "2048.00x"]
+        assert all(line.width <= width for line in bar_lines(known, "1", DARK, width, 10)[1:])
 
 
 async def test_scaling_lists_the_runs_of_sweeps_and_how_far_they_are(

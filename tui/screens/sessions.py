@@ -112,7 +112,7 @@ class Sessions(Page):
     def action_report(self) -> None:
         found = self._selected()
         if found is not None:
-            self._read(f"report of {found.path.name}", partial(_report, found.path))
+            self._read(f"report of {found.path.name}", partial(_report, found.path, self._text_width))
 
     def action_compare(self) -> None:
         found = self._selected()
@@ -121,7 +121,8 @@ class Sessions(Page):
         if self.base not in self._known or self.base == str(found.path):
             self.frame.say("b makes a recording the base; then select another one and press c")
             return
-        self._read(f"{found.path.name} against {Path(self.base).name}", partial(_comparison, Path(self.base), found.path))
+        base = Path(self.base)
+        self._read(f"{found.path.name} against {base.name}", partial(_comparison, base, found.path, self._text_width))
 
     def action_beside(self) -> None:
         """A/B: the selected recording beside the base, or beside the session on the screen where there is no base."""
@@ -157,6 +158,10 @@ class Sessions(Page):
         self._list()
         self.frame.say(f"deleted {found.path.name}")
 
+    @property
+    def _text_width(self) -> int:
+        return self.text.size.width - 2 * self.text.body_left
+
     # --- whole recordings -----------------------------------------------------------------------------------------
 
     def _read(self, title: str, read: Callable[[], str]) -> None:
@@ -179,15 +184,15 @@ class Sessions(Page):
             self.redraw()
 
 
-def _report(path: Path) -> str:
+def _report(path: Path, width: int) -> str:
     held = FindingsHeld()
     state, notes = load_state(path, lambda state, _: held.look(state))
-    return to_text(sections(summarise(state, str(path), notes.sentences(), held=held)))
+    return to_text(sections(summarise(state, str(path), notes.sentences(), held=held)), width)
 
 
-def _comparison(base: Path, other: Path) -> str:
+def _comparison(base: Path, other: Path, width: int) -> str:
     found = comparing.compare([_compared(base)], [_compared(other)])
-    return to_text(comparing.sections(found))
+    return to_text(comparing.sections(found), width)
 
 
 def _compared(path: Path) -> comparing.Compared:

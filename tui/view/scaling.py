@@ -91,10 +91,12 @@ def bar_lines(runs: dict[str, Run], baseline: str | None, palette: Palette, widt
         return [Line([("Enter reads a recording; b makes the selected run the baseline", style("muted"))])]
     lines = [Line([(fit("ranks", 6, "right") + "  efficiency against the baseline; full is ideal", style("muted"))])]
     known = [(run.speed, key) for key, run in runs.items() if run.speed is not None]
+    speedups = {key: against(base.speed, speed) for speed, key in known}
+    longest = max((len(f"{found.speedup:.2f}x") for found in speedups.values()), default=0)
     for speed, key in sorted(known, key=lambda item: (item[0].ranks, item[1])):
-        found = against(base.speed, speed)
+        found = speedups[key]
         line = Line([(fit(str(speed.ranks), 6, "right") + "  ", style("accent" if key == LIVE else "text"))])
-        line.extend(meter(palette, 100 * found.efficiency, max(width - 20, 8), efficiency_role(found.efficiency)))
+        line.extend(meter(palette, 100 * found.efficiency, max(width - 15 - longest, 8), efficiency_role(found.efficiency)))
         lines.append(line.add(f" {100 * found.efficiency:4.0f}% {found.speedup:.2f}x", style("text", bold=key == LIVE)))
     return lines
 
