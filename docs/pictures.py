@@ -1,18 +1,23 @@
 """Makes the pictures of the documentation: `make pictures`.
 
-The README's is of the demo session; those of the tour are of a made-up job, large enough to have something on every screen.
+The README's is of the demo session, and the timeline's of an elastic job of one machine, recorded for it. The others are of
+made-up jobs, large enough to have something on every screen.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
+import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
+
+import msgspec
+from textual.pilot import Pilot
 
 from distmon.core import events as ev
 from distmon.core.events import AnyEvent
@@ -23,26 +28,29 @@ from distmon.launcher.check import CheckResult
 from distmon.launcher.form import Form
 from distmon.launcher.plan import Plan
 from distmon.launcher.reports import HostFacts, HostReport
-from distmon.replay.paths import demo_session
+from distmon.launcher.sweep import Sweep, runs
+from distmon.replay.paths import demo_session, sessions_folder
 from distmon.replay.player import Player
 from distmon.replay.recorder import Recorder
-from distmon.replay.session_file import open_session
+from distmon.replay.session_file import load_state, open_session
 from distmon.tui.app import DistmonApp
 from distmon.tui.rewind import Rewind
 from distmon.tui.screens.launch import Launch
+from distmon.tui.sweeps import PLAN, recording_of
 
 DOCS = Path(__file__).parent
-AT_S = 104.0
-"""A moment of the demo at which there is something to see."""
+AT_S, ELASTIC_AT_S = 104.0, 205.0
+"""Moments of the demo and of the elastic job at which there is something to see."""
+ELASTIC = DOCS / "tour" / "elastic.jsonl.zst"
+"""A job that lost a rank and got it back."""
 SIZE = (120, 36)
 ENVIRONMENT = {"COLORTERM": "truecolor", "TERM": "xterm-256color", "LANG": "C.UTF-8"}
 SCRIPT = Script(ranks=64, nodes=16, seconds=120, slow_rank=21, delay_s=0.03, gpus_per_node=4, epochs=40)
 TOUR: dict[str, tuple[str, ...]] = {
     "overview": (),
-    "nodes": ("1", "right", "down", "right"),
+    "nodes": ("right", "down", "right"),
     "node": (),
-    "ranks": ("1", "right", "down"),
-    "timeline": (),
+    "ranks": ("g",),
     "events": ("up", "up"),
     "logs": (),
     "verdicts": ("down",),
@@ -86,12 +94,12 @@ async def picture(app: DistmonApp, path: Path, screen: str, keys: tuple[str, ...
         path.write_text(app.export_screenshot(title="distmon"), encoding="utf-8")
 
 
-async def overview(path: Path, recording: Path) -> None:
-    """The landing screen on a recording."""
+async def replayed(path: Path, recording: Path, at_s: float, screen: str, keys: tuple[str, ...] = ()) -> None:
+    """One screen of a recording, at a moment of it."""
     player = Player(open_session(recording), beside=False)
-    player.seek(AT_S)
+    player.seek(at_s)
     player.pause()
-    await picture(DistmonApp(player, player, environment=ENVIRONMENT), path, "overview")
+    await picture(DistmonApp(player, player, environment=ENVIRONMENT), path, screen, keys)
     player.close()
 
 
@@ -132,6 +140,70 @@ async def launch(path: Path) -> None:
                     await pilot.pause(0.1)
                 await pilot.pause(0.4)
                 path.write_text(app.export_screenshot(title="distmon"), encoding="utf-8")
+
+
+@contextlib.contextmanager
+def kept(*recordings: Path) -> Iterator[None]:
+    """Copies of recordings as those that there are, as if each had been written when it was recorded."""
+    with tempfile.TemporaryDirectory() as folder, patch.dict(os.environ, XDG_STATE_HOME=folder):
+        sessions_folder().mkdir(parents=True)
+        for recording in recordings:
+            copy = Path(shutil.copy(recording, sessions_folder()))
+            ended = load_state(copy)[0].now
+            os.utime(copy, (ended, ended))
+        yield
+
+
+SIZES = (1, 2, 4, 8, 16, 32)
+
+
+def sweep_run(ranks: int) -> Script:
+    """A run of a made-up sweep, whose steps grow with the ranks as those of a job that scales less and less do."""
+    step_s = 0.1 * (1 + 0.02 * (ranks - 1) + 0.0006 * ranks * (ranks - 1))
+    return Script(ranks=ranks, nodes=-(-ranks // 4), seconds=30, step_s=step_s, seed=ranks)
+
+
+async def scaling(path: Path) -> None:
+    """A sweep whose recordings were all read; the session on the screen is one with 24 ranks."""
+    sweep = Sweep(sizes=list(SIZES), repeats=1, flags=[], command=["python", "train.py"], cwd=".")
+    state = SessionState()
+    for event in session(sweep_run(24)):
+        if event.at < Script().start + 25:
+            apply(state, event)
+    with kept(), tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        Path("sweep").mkdir()
+        Path("sweep", PLAN).write_bytes(msgspec.json.encode(sweep))
+        for run in runs(sweep):
+            with Recorder(recording_of(Path("sweep"), run)) as recorder:
+                for event in session(sweep_run(run.ranks)):
+                    recorder.write(event)
+        app = DistmonApp(Nothing(), state=state, environment=ENVIRONMENT)
+        async with app.run_test(size=SIZE) as pilot:
+            app.cockpit.go("scaling", None)
+            await _worked(app, pilot)
+            await pilot.press("g")
+            for _ in SIZES:
+                await pilot.press("down", "enter")
+                await _worked(app, pilot)
+            path.write_text(app.export_screenshot(title="distmon"), encoding="utf-8")
+
+
+async def recordings(path: Path) -> None:
+    """The list of recordings, with the report of the one that was chosen."""
+    with kept(ELASTIC, demo_session()):
+        app = DistmonApp(Nothing(), environment=ENVIRONMENT, opening=("sessions", None))
+        async with app.run_test(size=SIZE) as pilot:
+            await _worked(app, pilot)
+            await pilot.press("down", "r")
+            await _worked(app, pilot)
+            path.write_text(app.export_screenshot(title="distmon"), encoding="utf-8")
+
+
+async def _worked(app: DistmonApp, pilot: Pilot[None]) -> None:
+    """What threads were asked for is on the screen."""
+    await pilot.pause(0.2)
+    await app.workers.wait_for_complete()
+    await pilot.pause(0.4)
 
 
 BESIDE = Script(ranks=8, nodes=2, seconds=120, gpus_per_node=4, epochs=40)
@@ -178,9 +250,11 @@ async def rewound(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    chosen = Path(sys.argv[1]) if len(sys.argv) > 1 else demo_session()
-    asyncio.run(overview(DOCS / "overview.svg", chosen))
+    asyncio.run(replayed(DOCS / "overview.svg", demo_session(), AT_S, "overview"))
     asyncio.run(tour(DOCS / "tour"))
+    asyncio.run(replayed(DOCS / "tour" / "timeline.svg", ELASTIC, ELASTIC_AT_S, "timeline"))
+    asyncio.run(scaling(DOCS / "tour" / "scaling.svg"))
+    asyncio.run(recordings(DOCS / "tour" / "sessions.svg"))
     asyncio.run(launch(DOCS / "tour" / "launch.svg"))
     asyncio.run(a_and_b(DOCS / "tour" / "against.svg"))
     asyncio.run(rewound(DOCS / "tour" / "rewound.svg"))

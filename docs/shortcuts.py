@@ -12,8 +12,8 @@ from distmon.tui.screens.registry import SCREENS
 PAGE = Path(__file__).parent / "shortcuts.md"
 _HEAD = """# Every key
 
-Made by `make pictures` from the one table that the bindings, the footer, `?` and the palette are made from (`tui/bindings.py`); a test
-fails when this page is older. `?` shows those of the screen that you are on, and how filters are written.
+Made by `make pictures` from the one table that the bindings, the footer, `?` and the palette are made from (`tui/bindings.py`);
+a test fails when this page is older. `?` shows those of the screen that you are on, and how filters are written.
 """
 
 
