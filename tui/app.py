@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual.app import App, SystemCommand
+from textual.events import Event, InputEvent
 from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.strip import Strip
@@ -132,6 +133,11 @@ class DistmonApp(App[int]):
         self.set_interval(FRAME_S, self.frame)
         self.call_after_refresh(freeze_garbage)
         self.call_after_refresh(self._read_settings)
+
+    async def on_event(self, event: Event) -> None:
+        """What is typed or clicked while the app ends is for nobody: there may be no screen left that takes it."""
+        if not (isinstance(event, InputEvent) and (self._exit or not self._screen_stack)):
+            await super().on_event(event)
 
     # --- data -----------------------------------------------------------------------------------------------------
 

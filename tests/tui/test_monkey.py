@@ -86,3 +86,10 @@ async def test_a_page_key_in_a_palette_without_room_does_nothing(open_app: OpenA
         await pilot.resize_terminal(40, 3)
         await pilot.press(key, "escape")
         assert app.screen is app.cockpit
+
+
+async def test_a_click_that_comes_after_the_end_is_for_nobody(open_app: OpenApp) -> None:
+    async with open_app(session(Script(seconds=5))) as (app, _, _):
+        pass
+    for kind in (events.MouseDown, events.MouseMove, events.MouseUp):
+        await app.on_event(mouse(kind, 4, 4, 1))
