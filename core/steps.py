@@ -297,8 +297,12 @@ class History:
     limit: int = MAX_BINS
 
     def spread(self, start: float, end: float, amounts: Sequence[float]) -> None:
-        """Adds amounts, in the order of HISTORY_COLUMNS, evenly over a time; those of before the origin go into the first bin."""
-        start, end = max(start - self.origin, 0.0), max(end - self.origin, 0.0)
+        """Adds amounts, in the order of HISTORY_COLUMNS, evenly over a time; those of before the origin go into the first bin.
+
+        A time that ends before it begins, which only damage or malice can say, counts at its end.
+        """
+        end = max(end - self.origin, 0.0)
+        start = min(max(start - self.origin, 0.0), end)
         while end >= self.width_s * self.limit:
             self._halve()
         width = self.width_s

@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterable
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -259,3 +260,13 @@ def test_epochs_and_evaluations_that_come_thick_are_one_counted_line_each() -> N
     apply(state, ev.EpochStarted(at=500.0, worker="w0", rank=0, epoch=5))
     lines = [(entry.text, entry.count, entry.at) for entry in state.log]
     assert lines == [("epoch 5 started", 5, 40.0), ("evaluation took 0.50 s", 5, 48.0), ("epoch 6 started", 1, 500.0)]
+
+
+def test_steps_whose_times_run_backwards_harm_nothing() -> None:
+    """Of an agent that is damaged or hostile: the viewer's fold must live through it, and count each step once."""
+    state = fold([batch(0, [0.5] * 8, origin=100.0)])
+    backwards = msgspec.structs.replace(batch(8, [0.5, 0.5], origin=104.0), start_ns=[10**12, 0])
+    apply(state, backwards)
+    assert state.history is not None
+    assert sum(state.history.columns["steps"]) == pytest.approx(10)
+    assert measures.current_generation(state).ranks[0].totals.steps == 10

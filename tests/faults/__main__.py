@@ -64,7 +64,7 @@ def _name(row: str) -> str:
 
 def _try(cluster: Cluster, fault: Fault, seed: int) -> Outcome:
     name = f"{fault.name.replace(' ', '-')}-{seed}"
-    scene = Scene(cluster, "node", "desk", name, fault.disk_bytes, fault.journal_mb)
+    scene = Scene(cluster, "node", "desk", name, fault.disk_bytes, fault.journal_mb, fault.program)
     scene.begin(recorder=fault.recorder_from_start)
     fault.inject(scene, random.Random(seed))
     return scene.finish()

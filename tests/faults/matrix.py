@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tests.faults.scene import Scene
+from tests.faults.scene import STEPPING, TRAINING, Scene
 
 KILLS = 4
 
@@ -140,6 +140,22 @@ def journal_too_small(scene: Scene, dice: random.Random) -> None:
     scene.run_for(1)
 
 
+def all_while_pytorch_trains(scene: Scene, dice: random.Random) -> None:
+    """A real training of two ranks (DistributedDataParallel): agent and recorder are killed, alone and at once, and the link is cut."""
+    for of_agent, of_recorder in ((True, False), (False, True), (True, True)):
+        scene.run_for(dice.uniform(0.2, 1.5))
+        if of_agent:
+            scene.signal_agent(signal.SIGKILL)
+        if of_recorder:
+            scene.signal_recorder(signal.SIGKILL)
+        scene.run_for(dice.uniform(0.1, 0.7))
+        if of_agent:
+            scene.start_agent()
+        if of_recorder:
+            scene.start_recorder()
+    _cut_for(scene, 5)
+
+
 class Fault(NamedTuple):
     inject: Callable[[Scene, random.Random], None]
     short: bool = False
@@ -150,6 +166,8 @@ class Fault(NamedTuple):
     journal_mb: float = 64.0
     may_lose: bool = False
     """Where the loss has to be told instead."""
+    program: str = STEPPING
+    """What the ranks run."""
 
     @property
     def name(self) -> str:
@@ -170,5 +188,6 @@ FAULTS = [
     Fault(agent_killed_while_cut),
     Fault(rank_killed),
     Fault(journal_disk_full, disk_bytes=1 << 20),
+    Fault(all_while_pytorch_trains, short=True, program=TRAINING),
     Fault(journal_too_small, journal_mb=0.2, may_lose=True),
 ]

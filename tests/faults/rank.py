@@ -1,6 +1,7 @@
 """A rank that steps through the probe's own ring and logs each step itself: `python rank.py RINGS LOG RANK STEP_S`.
 
-The log has a line per step that was handed over: its number and its duration. It ends on SIGTERM, or on SIGKILL at any moment.
+The log has a line per step that was handed over: its number, and the least and the most that it may have taken, which is the one
+duration that was written. It ends on SIGTERM, or on SIGKILL at any moment.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def main() -> None:
         time.sleep(step_s)
         duration = monotonic_ns() - begun
         ring.step(step, 0, step // 500, begun, duration, UNSEEN, UNSEEN, UNSEEN, UNSEEN, 8, 1)
-        os.write(log, b"%d %d\n" % (step, duration))
+        os.write(log, b"%d %d %d\n" % (step, duration, duration))
         step += 1
     ring.close()
 

@@ -14,12 +14,14 @@ from distmon.core.batches import told_by
 from distmon.core.events import GapFound, NodeSampled
 from distmon.replay.session_file import Notes, open_session
 from distmon.wire.keys import AGENTS, VIEWERS, Entry, create_own, save_entries
-from tests.cluster.cluster import Cluster
+from tests.cluster.cluster import ROOT, Cluster
 
 RANKS = 2
 STEP_S = 0.005
 LIMIT_S = 90.0
 PORT = 7070
+STEPPING, TRAINING = "rank.py", "training.py"
+"""Steps through the ring and nothing else, or a training with PyTorch."""
 
 
 class Outcome(NamedTuple):
@@ -30,7 +32,7 @@ class Outcome(NamedTuple):
     lost: int
     duplicated: int
     wrong: int
-    """Of another duration than the rank logged."""
+    """Of another duration than the rank logged, or one that it cannot have had by the rank's own clock."""
     out_of_order: int
     told_lost: int
     """In gaps."""
@@ -48,9 +50,19 @@ class Outcome(NamedTuple):
 class Scene:
     """One agent with its ranks on `node`, one recorder on `desk`."""
 
-    def __init__(self, cluster: Cluster, node: str, desk: str, name: str, disk_bytes: int = 0, journal_mb: float = 64.0) -> None:
-        """With `disk_bytes` the journal is on a disk of that size."""
+    def __init__(
+        self,
+        cluster: Cluster,
+        node: str,
+        desk: str,
+        name: str,
+        disk_bytes: int = 0,
+        journal_mb: float = 64.0,
+        program: str = STEPPING,
+    ) -> None:
+        """With `disk_bytes` the journal is on a disk of that size. `program` is what a rank runs."""
         self.cluster = cluster
+        self.program = program
         self.disk_bytes = disk_bytes
         self.node, self.desk = node, desk
         self.folder = cluster.shared / name
@@ -83,12 +95,20 @@ class Scene:
         if recorder:
             self.start_recorder()
         for rank in range(RANKS):
-            words = [str(Path(__file__).with_name("rank.py")), str(self.rings), str(self.folder / f"log-{rank}")]
+            words = [str(Path(__file__).with_name(self.program)), str(self.rings), str(self.folder / f"log-{rank}")]
             words += [str(rank), str(STEP_S)]
-            self._ranks.append(self._host(self.node).popen(sys.executable, *words))
+            environment = self._torchrun(rank) if self.program == TRAINING else {}
+            self._ranks.append(self._host(self.node).popen(sys.executable, *words, env=environment))
         self.until(lambda: all(self.logged(rank) for rank in range(RANKS)))
         if recorder:
             self.until(lambda: bool(self._steps()[0]))
+
+    def _torchrun(self, rank: int) -> dict[str, str]:
+        """What torchrun gives a rank, and `distmon run` for the probe."""
+        ranks = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": RANKS, "LOCAL_WORLD_SIZE": RANKS, "GROUP_RANK": 0}
+        group = {"TORCHELASTIC_RUN_ID": "faults", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500", "GLOO_SOCKET_IFNAME": "lo"}
+        probe = {"DISTMON_RING_DIR": str(self.rings), "PYTHONPATH": f"{ROOT / 'probe' / 'site'}:{ROOT / 'probe' / 'shim'}"}
+        return {name: str(number) for name, number in ranks.items()} | group | probe
 
     def start_agent(self) -> None:
         self._agent = self._host(self.node).popen(sys.executable, *self._agent_words)
@@ -106,7 +126,7 @@ class Scene:
         _let_end(self._recorder, number)
 
     def kill_rank(self, rank: int) -> None:
-        self.cluster.signal(self.node, self._host(self.node).pids("rank.py", f"log-{rank}"), signal.SIGKILL)
+        self.cluster.signal(self.node, self._host(self.node).pids(self.program, f"log-{rank}"), signal.SIGKILL)
 
     def fill_disk(self) -> None:
         """Of the journal, to the last byte."""
@@ -127,12 +147,12 @@ class Scene:
     def finish(self) -> Outcome:
         """Ends the ranks, waits until their last steps are recorded or the time is up, ends the rest, and compares."""
         for rank in range(RANKS):
-            self.cluster.signal(self.node, self._host(self.node).pids("rank.py", f"log-{rank}"), signal.SIGTERM)
+            self.cluster.signal(self.node, self._host(self.node).pids(self.program, f"log-{rank}"), signal.SIGTERM)
         for process in self._ranks:
             process.wait(LIMIT_S)
         deadline = time.monotonic() + LIMIT_S
-        newest = {max((key for key in self._made() if key[0] == rank), key=lambda key: key[1]) for rank in range(RANKS)}
-        while time.monotonic() < deadline and not newest <= set(self._steps()[0]):
+        newest = {max(key for key in self._made() if key[0] == rank) for rank in range(RANKS)}
+        while time.monotonic() < deadline and not newest <= {key[:2] for key in self._steps()[0]}:
             time.sleep(0.2)
         self.signal_agent(signal.SIGTERM)
         time.sleep(1)
@@ -149,13 +169,13 @@ class Scene:
         made = self._made()
         recorded, order_faults, told = self._steps()
         numbers = self._sample_numbers()
-        known = {key[:2] for key in made}
+        times = Counter(key[:2] for key in recorded.elements())
         return Outcome(
             made=len(made),
             recorded=recorded.total(),
-            lost=sum(key not in recorded for key in made),
-            duplicated=sum(count - 1 for count in recorded.values()),
-            wrong=sum(key[:2] in known and key not in made for key in recorded),
+            lost=sum(key not in times for key in made),
+            duplicated=sum(count - 1 for count in times.values()),
+            wrong=sum((rank, step) in made and duration not in made[rank, step] for rank, step, duration in recorded),
             out_of_order=order_faults,
             told_lost=told,
             samples=numbers.total(),
@@ -163,18 +183,18 @@ class Scene:
             samples_duplicated=sum(count - 1 for count in numbers.values()),
         )
 
-    def _made(self) -> set[tuple[int, int, int]]:
-        """(rank, step, duration) as the ranks logged them."""
-        found = set()
+    def _made(self) -> dict[tuple[int, int], range]:
+        """(rank, step) -> the durations that it may have had, as the ranks logged them."""
+        found = {}
         for rank in range(RANKS):
             path = self.folder / f"log-{rank}"
             for line in path.read_text().splitlines() if path.exists() else ():
-                step, duration = map(int, line.split())
-                found.add((rank, step, duration))
+                step, least, most = map(int, line.split())
+                found[rank, step] = range(least, most + 1)
         return found
 
     def _steps(self) -> tuple[Counter[tuple[int, int, int]], int, int]:
-        """The same as recorded, how often a rank's steps go back, and the records that gaps tell of."""
+        """(rank, step, duration) as recorded, how often a rank's steps go back, and the records that gaps tell of."""
         found: Counter[tuple[int, int, int]] = Counter()
         last: dict[int, int] = {}
         back = told = 0

@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import random
+import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from copy import deepcopy
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import msgspec
+import zstandard
 
 from distmon.agent.segments import Commit, Scan, encode
 from distmon.core.codec import BadEvent, decode_batch, decode_json, encode_batch, encode_json, encode_msgpack
+from distmon.core.errors import DistmonError
 from distmon.core.events import AnyEvent
 from distmon.core.fold import apply
+from distmon.core.formats.horovod_timeline import parse_horovod_timeline
+from distmon.core.formats.jtop import NotJtop
+from distmon.core.formats.jtop import parse_line as parse_jtop
+from distmon.core.formats.nvidia_smi import parse_nvidia_smi
+from distmon.core.formats.nvpmodel import power_mode
 from distmon.core.state import SessionState
 from distmon.core.synthetic import Script, session
+from distmon.replay.importers.base import ImportNotes, ImportOptions
+from distmon.replay.importers.tegrastats import import_tegrastats
+from distmon.replay.session_file import Notes, open_session
 from distmon.wire.backlog import Part
 from distmon.wire.frames import (
     WIRE_VERSION,
@@ -35,6 +48,14 @@ BODIES = [encode_batch(EVENTS[at : at + 3]) for at in range(0, len(EVENTS), 3)]
 HEADER = encode_header(Header(v=WIRE_VERSION, node="n", boot="b", stream="n/b/s", seq=1, count=3, clock=(1, 2, 3)))
 REQUEST = encode_request(Request(v=WIRE_VERSION, session="s", cursors={"n/b/s": 3}, stored={"n/b/s": 2}, sent_ns=5))
 SEGMENT = b"".join(encode(Commit(1.0, [Part("n/b/s", seq, [encode_msgpack(event)])])) for seq, event in enumerate(EVENTS[:6], 1))
+_FOLDER = tempfile.TemporaryDirectory(prefix="distmon-fuzz-")
+_CASES = Path(__file__).parents[1] / "data" / "cases"
+TEGRASTATS = [path.read_bytes()[:4000] for path in sorted((_CASES / "HW-01").glob("*.log"))]
+TIMELINE = (_CASES / "RR-03" / "ok.json").read_bytes()
+JTOP = b'{"cpu":[{"user":1,"system":2,"idle":97}],"power":{"rail":{"VDD":{"power":1405}},"tot":{"power":5120}},"temperature":{"cpu":40.5}}'
+SMI = b"<nvidia_smi_log><gpu id='0'><uuid>GPU-1</uuid><utilization><gpu_util>5 %</gpu_util></utilization></gpu></nvidia_smi_log>"
+NVPMODEL = b"NV Power Mode: MODE_15W\n2\n"
+OPTIONS = ImportOptions(session_id="s", distmon_version="0", host="board", start=100.0)
 ODD: list[Any] = [None, True, -1, 0, 1, 2**63 - 1, -(2**63), 2**64 - 1, 1e308, -1e308, 1e-308, float("nan"), float("inf")]
 ODD += [10**12, 10**15, -(10**15), 1e11, "", "\x1b[2J", "\u202e[red]", "x" * 5000, [], {}, [[[[]]]], b"\xff"]
 _FLIPS = b"\x00\x01\x7f\x80\x90\xc0\xc1\xd9\xdb\xdd\xdf\xff"
@@ -97,6 +118,54 @@ def line(dice: random.Random) -> None:
         return
 
 
+def session_file(dice: random.Random) -> None:
+    """A recording, plain or compressed: read to its end, or refused in one line."""
+    content = b"\n".join([LINES[0], *dice.sample(LINES, 4)])
+    packed = dice.random() < 0.5
+    if packed:
+        content = zstandard.compress(content, 1)
+    path = Path(_FOLDER.name) / ("s.jsonl.zst" if packed else "s.jsonl")
+    path.write_bytes(mutated(content, dice))
+    notes = Notes()
+    try:
+        for _ in open_session(path).events(notes):
+            pass
+    except DistmonError as error:
+        assert "\n" not in str(error)
+    assert all("\n" not in sentence for sentence in notes.sentences())
+
+
+def tegrastats(dice: random.Random) -> None:
+    """A log to be imported: each of its events is one that a session file takes."""
+    path = Path(_FOLDER.name) / "board.log"
+    log = dice.choice(TEGRASTATS)
+    begin = dice.randrange(len(log))
+    path.write_bytes(mutated(log[begin : begin + 1000], dice))
+    try:
+        for event in import_tegrastats(path, OPTIONS, ImportNotes()):
+            decode_json(encode_json(event))
+    except DistmonError as error:
+        assert "\n" not in str(error)
+
+
+def timeline(dice: random.Random) -> None:
+    """Horovod's own timeline."""
+    begin = dice.randrange(len(TIMELINE))
+    try:
+        parse_horovod_timeline(mutated(TIMELINE[:1] + TIMELINE[begin : begin + 1500], dice).decode("utf-8", "replace"))
+    except DistmonError as error:
+        assert "\n" not in str(error)
+
+
+def programs(dice: random.Random) -> None:
+    """What jtop, nvidia-smi and nvpmodel print."""
+    with suppress(NotJtop):
+        parse_jtop(mutated(JTOP, dice))
+    with suppress(ValueError):
+        parse_nvidia_smi(mutated(SMI, dice).decode("utf-8", "replace"))
+    power_mode(mutated(NVPMODEL, dice).decode("utf-8", "replace"))
+
+
 def segment(dice: random.Random) -> None:
     """An agent's journal: what is found is whole, in order, and within the file."""
     data = mutated(SEGMENT, dice)
@@ -142,5 +211,6 @@ def _put_odd(value: Any, dice: random.Random) -> None:
 
 
 TARGETS: dict[str, Callable[[random.Random], None]] = {
-    target.__name__: target for target in (header, body, request, line, segment, odd_values)
+    target.__name__: target
+    for target in (header, body, request, line, session_file, tegrastats, timeline, programs, segment, odd_values)
 }
