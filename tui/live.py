@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from distmon.core.events import AnyEvent, NodeJoined, NodeLeft, NoticeGiven, SessionEnded, SessionStarted, Ticked
 from distmon.tui.lateness import Lateness
 from distmon.wire.clock import SteadyClock
-from distmon.wire.subscription import Subscription
+from distmon.wire.subscription import LinkStatus, Subscription
 
 TICK_S = 1.0
 POLL_S = 0.1
 MAX_WAITING = 500_000
-"""Events that a stopped viewer may have waiting; it then skips the oldest. The recording has them all."""
+"""Events that a screen that stands still may have waiting; it then skips the oldest, and says so. The recording has them all."""
+_TELL_REFUSALS_EVERY_S = 60.0
 
 
 class Sink(Protocol):
@@ -97,6 +98,11 @@ class LiveSession:
         self._flush_soon = False
         """An agent says goodbye, and waits until all of it is on the disk."""
         self._waiting: deque[AnyEvent] = deque(maxlen=MAX_WAITING)
+        self._skipped = 0
+        """Events that no screen has had or will have."""
+        self._refused = 0
+        """Of what agents sent, as told last; and when it may be told again."""
+        self._tell_refusals_after = 0.0
         self._ending = threading.Event()
         self._agents: set[str] = set()
         self._gone: set[str] = set()
@@ -112,6 +118,10 @@ class LiveSession:
 
     def poll(self) -> Iterator[AnyEvent]:
         """What has happened since the last call; never blocks."""
+        if self._skipped:
+            skipped, self._skipped = self._skipped, 0
+            text = f"the screen stood still for too long and skipped {skipped:,} events; the recording has them"
+            yield NoticeGiven(at=self._clock.now(), severity="warning", text=text, source="viewer")
         while self._waiting:
             yield self._waiting.popleft()
 
@@ -158,7 +168,9 @@ class LiveSession:
                     self._take([Ticked(at=now), *self._late(now)])
                     next_tick = max(next_tick + TICK_S, now)
                     self._flush_soon = True
-                    self.unheard = frozenset(link.address for link in self._subscription.status() if link.heard is None)
+                    links = self._subscription.status()
+                    self.unheard = frozenset(link.address for link in links if link.heard is None)
+                    self._tell_refusals(links, now)
                 self._flush(now)
             self._take(self._launcher_events())
             self._take(self._subscription.poll(0))
@@ -176,6 +188,22 @@ class LiveSession:
     def _late(self, now: float) -> list[AnyEvent]:
         text = self._lateness.look(now, self._subscription.lags())
         return [NoticeGiven(at=now, severity="warning", text=text)] if text else []
+
+    def _tell_refusals(self, links: Sequence[LinkStatus], now: float) -> None:
+        """What agents sent and nothing here understood, at most once a minute: a rogue one could send thousands a second."""
+        bad = [link for link in links if link.bad_frames]
+        if not bad or now < self._tell_refusals_after:
+            return
+        reasons: Counter[str] = Counter()
+        for link in bad:
+            reasons.update(link.bad_frames)
+        if reasons.total() == self._refused:
+            return
+        self._refused, self._tell_refusals_after = reasons.total(), now + _TELL_REFUSALS_EVERY_S
+        words = ", ".join(f"{count} for {reason}" for reason, count in sorted(reasons.items()))
+        who = f"{bad[0].node or bad[0].address}{f' and {len(bad) - 1} more' if len(bad) > 1 else ''}"
+        text = f"messages and events of {who} refused so far: {reasons.total()} ({words}); the last: {bad[0].last_refusal}"
+        self._take([NoticeGiven(at=now, severity="warning", text=text, source="viewer")])
 
     def _change_agents(self) -> None:
         while self._old_agents:
@@ -205,6 +233,7 @@ class LiveSession:
                 self._sink.write(event)
             if self._watcher is not None:
                 self._watcher(event)
+            self._skipped += len(self._waiting) == MAX_WAITING
             self._waiting.append(event)
             node = getattr(event, "node", "")
             if node:

@@ -93,7 +93,7 @@ def _throughput(moment: Facts) -> str:
 def _node(node: NodeState) -> str:
     means = node_means(node)
     cpu, power = percent(means.cpu_percent).strip(), watts(means.power_w)
-    energy = f", {compact(means.energy_j)} J ({means.energy_covers})" if means.energy_j is not None else ""
+    energy = f", {compact(means.energy_j)} J ({clean(means.energy_covers)})" if means.energy_j is not None else ""
     return f"node        {clean(node.host or node.node)}: cpu {cpu}, power {power}{energy}"
 
 

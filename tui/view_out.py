@@ -14,6 +14,7 @@ from rich.style import Style
 from textual.strip import Strip
 
 from distmon.core.errors import DistmonError
+from distmon.tui.format import clean
 from distmon.tui.theme import Palette
 
 Records = Sequence[Mapping[str, object]]
@@ -61,8 +62,9 @@ def as_json(records: Records) -> str:
 
 
 def as_tsv(records: Records) -> str:
-    """For the clipboard: what a spreadsheet takes."""
-    return "".join("\t".join("" if value is None else str(value) for value in record.values()) + "\n" for record in records)
+    """For the clipboard: what a spreadsheet takes, and a terminal into which it is pasted does not obey."""
+    rows = (("" if value is None else clean(str(value)) for value in record.values()) for record in records)
+    return "".join("\t".join(row) + "\n" for row in rows)
 
 
 def save(kind: str, name: str, write: Callable[[], str], folder: Path) -> Path:

@@ -211,9 +211,10 @@ class FileList:
         """Why nobody is let in, in one line; empty while the list is good."""
         self._folder = folder
         self._monotonic = monotonic
-        self._keys = frozenset(entry.key for entry in entries(folder, VIEWERS))
         self._looked = monotonic()
+        # Before it is read: a change meanwhile is then seen at the next look.
         self._seen = self._signature()
+        self._keys = frozenset(entry.key for entry in entries(folder, VIEWERS))
 
     def allows(self, key: str) -> bool:
         self._look()

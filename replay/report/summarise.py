@@ -184,7 +184,7 @@ def _rank(state: SessionState, overall: RankOverall) -> model.Rank:
         median_samples_per_s=overall.throughput.median,
         step_median_error=overall.step_median_error,
         split_s=_split(overall.steady),
-        status=measures.rank_status(state, overall.rank),
+        status=plain(measures.rank_status(state, overall.rank)),
         unseen=_plain_pairs(known.unseen) if known else {},
     )
 
@@ -209,7 +209,7 @@ def _node(state: SessionState, node: NodeState) -> model.Node:
         cpu_mean_percent=means.cpu_percent,
         power_mean_w=means.power_w,
         energy_j=means.energy_j,
-        energy_covers=means.energy_covers,
+        energy_covers=plain(means.energy_covers),
         rails=[model.Rail(name=plain(name), mean_w=watts, within=plain(node.rails[name].within)) for name, watts in means.rails],
         gpus=[
             model.Gpu(index=index, name=plain(name), utilization_mean_percent=utilisation, power_mean_w=watts)

@@ -141,19 +141,19 @@ def journal_too_small(scene: Scene, dice: random.Random) -> None:
 
 
 def all_while_pytorch_trains(scene: Scene, dice: random.Random) -> None:
-    """A real training of two ranks (DistributedDataParallel): agent and recorder are killed, alone and at once, and the link is cut."""
+    """A real training of two ranks: agent and recorder are killed, alone and at once, and the link is cut."""
     for of_agent, of_recorder in ((True, False), (False, True), (True, True)):
-        scene.run_for(dice.uniform(0.2, 1.5))
+        scene.run_for(dice.uniform(0.2, 0.8))
         if of_agent:
             scene.signal_agent(signal.SIGKILL)
         if of_recorder:
             scene.signal_recorder(signal.SIGKILL)
-        scene.run_for(dice.uniform(0.1, 0.7))
+        scene.run_for(dice.uniform(0.1, 0.4))
         if of_agent:
             scene.start_agent()
         if of_recorder:
             scene.start_recorder()
-    _cut_for(scene, 5)
+    _cut_for(scene, 2)
 
 
 class Fault(NamedTuple):

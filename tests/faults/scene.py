@@ -108,7 +108,8 @@ class Scene:
         ranks = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": RANKS, "LOCAL_WORLD_SIZE": RANKS, "GROUP_RANK": 0}
         group = {"TORCHELASTIC_RUN_ID": "faults", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500", "GLOO_SOCKET_IFNAME": "lo"}
         probe = {"DISTMON_RING_DIR": str(self.rings), "PYTHONPATH": f"{ROOT / 'probe' / 'site'}:{ROOT / 'probe' / 'shim'}"}
-        return {name: str(number) for name, number in ranks.items()} | group | probe
+        quiet = {"TORCH_CPP_LOG_LEVEL": "ERROR"}
+        return {name: str(number) for name, number in ranks.items()} | group | probe | quiet
 
     def start_agent(self) -> None:
         self._agent = self._host(self.node).popen(sys.executable, *self._agent_words)

@@ -52,7 +52,7 @@ _FOLDER = tempfile.TemporaryDirectory(prefix="distmon-fuzz-")
 _CASES = Path(__file__).parents[1] / "data" / "cases"
 TEGRASTATS = [path.read_bytes()[:4000] for path in sorted((_CASES / "HW-01").glob("*.log"))]
 TIMELINE = (_CASES / "RR-03" / "ok.json").read_bytes()
-JTOP = b'{"cpu":[{"user":1,"system":2,"idle":97}],"power":{"rail":{"VDD":{"power":1405}},"tot":{"power":5120}},"temperature":{"cpu":40.5}}'
+JTOP = b'{"cpu":[{"user":1,"idle":97}],"power":{"rail":{"VDD":{"power":1405}},"tot":{"power":5120}},"temperature":{"cpu":40.5}}'
 SMI = b"<nvidia_smi_log><gpu id='0'><uuid>GPU-1</uuid><utilization><gpu_util>5 %</gpu_util></utilization></gpu></nvidia_smi_log>"
 NVPMODEL = b"NV Power Mode: MODE_15W\n2\n"
 OPTIONS = ImportOptions(session_id="s", distmon_version="0", host="board", start=100.0)

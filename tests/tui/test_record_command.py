@@ -6,15 +6,17 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from distmon.core.batches import single_events
-from distmon.core.events import AnyEvent, NodeSampled, SessionStarted, Ticked
+from distmon.core.events import AnyEvent, NodeSampled, NoticeGiven, SessionStarted, Ticked
 from distmon.probe.ring import UNSEEN, RingWriter, monotonic_ns
 from distmon.replay.recorder import Recorder
 from distmon.replay.resume import last_position
@@ -22,7 +24,7 @@ from distmon.replay.session_file import Notes, open_session
 from distmon.tui.live import LiveSession
 from distmon.wire.clock import SteadyClock
 from distmon.wire.publisher import Publisher
-from distmon.wire.subscription import Subscription
+from distmon.wire.subscription import LinkStatus, Subscription
 
 LIMIT_S = 60.0
 
@@ -165,3 +167,55 @@ def test_an_agent_hears_that_something_is_stored_only_when_it_is_on_the_disk(tmp
             assert time.monotonic() < deadline
             publisher.serve(0.02)
         session.close()
+
+
+class Agents:
+    """A subscription to agents that say nothing, of which one sends what nobody understands."""
+
+    def __init__(self, *links: LinkStatus) -> None:
+        self.links = links
+
+    def poll(self, timeout_s: float) -> list[AnyEvent]:
+        return []
+
+    def status(self) -> list[LinkStatus]:
+        return list(self.links)
+
+    def close(self) -> None:
+        pass
+
+
+def told_by_the_end(agents: Agents, events: list[AnyEvent]) -> list[AnyEvent]:
+    """What a screen gets that first looks when the session is closed."""
+    waiting = [events]
+    ticked = threading.Event()
+    session = LiveSession(
+        None,
+        cast(Subscription, agents),
+        lambda: waiting.pop() if waiting else [],
+        SteadyClock(),
+        watcher=lambda event: ticked.set() if isinstance(event, Ticked) and event.at > 10 else None,
+    )
+    session.start()
+    assert ticked.wait(LIMIT_S)
+    session.close()
+    return list(session.poll())
+
+
+def test_what_agents_send_and_nobody_understands_is_told() -> None:
+    """As of an agent of a later version: it would look as if it were silent."""
+    later = LinkStatus("ipc:///a.sock", "", None, 3, {"version": 2, "kind": 1}, "version: 2, this side speaks 1")
+    good = LinkStatus("ipc:///b.sock", "n1", 1.0, 3, {}, "")
+    notices = [event for event in told_by_the_end(Agents(good, later), []) if isinstance(event, NoticeGiven)]
+    assert [notice.text for notice in notices] == [
+        "messages and events of ipc:///a.sock refused so far: 3 (1 for kind, 2 for version); the last: version: 2, this side speaks 1"
+    ]
+    assert [event for event in told_by_the_end(Agents(good), []) if isinstance(event, NoticeGiven)] == []
+
+
+def test_events_that_a_screen_skips_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("distmon.tui.live.MAX_WAITING", 3)
+    first, *rest = told_by_the_end(Agents(), [Ticked(at=float(number)) for number in range(5)])
+    assert isinstance(first, NoticeGiven)
+    assert "skipped 4 events; the recording has them" in first.text
+    assert len(rest) == 3

@@ -10,6 +10,7 @@ from distmon.launcher.actions import AddHost, DrainHost
 from distmon.launcher.control import ask
 from distmon.launcher.host_file import FILE_NAME, find_job, read_hosts, shown
 from distmon.launcher.rundir import running_jobs
+from distmon.tui.format import clean
 
 EPILOG = """\
 For jobs started with --min-np and without a discovery script of their own:
@@ -36,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     job = find_job(arguments.job)
     for word in arguments.host:
         said = ask(job, AddHost(word) if arguments.action == "add" else DrainHost(word))
-    sys.stdout.write(f"{job.name}: {said}\n")
+    sys.stdout.write(f"{job.name}: {clean(said)}\n")
     return 0
 
 
@@ -45,4 +46,4 @@ def _list(name: str) -> None:
     if not jobs:
         sys.stderr.write("distmon: no elastic job runs here whose hosts distmon keeps\n")
     for job in jobs:
-        sys.stdout.write(f"{job.name}: {shown(read_hosts(job.folder / FILE_NAME))}\n")
+        sys.stdout.write(f"{job.name}: {clean(shown(read_hosts(job.folder / FILE_NAME)))}\n")

@@ -68,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except DistmonError as error:
         if debug:
             raise
-        sys.stderr.write(f"distmon: {error}\n")
+        _say(str(error))
         return error.exit_code
     except KeyboardInterrupt:
         return 130
@@ -79,8 +79,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         _drop_unwritten()
         if debug:
             raise
-        sys.stderr.write(f"distmon: {told(error)}\n")
+        _say(told(error))
         return 1
+
+
+def _say(text: str) -> None:
+    """On standard error, in one line. What it quotes, the name of a file or a host, may hold what a terminal would obey."""
+    from distmon.replay.report.mask import plain  # only where something is wrong
+
+    sys.stderr.write(f"distmon: {plain(text)}\n")
 
 
 def _without_screen_flags(words: list[str]) -> list[str]:

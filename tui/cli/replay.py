@@ -76,7 +76,7 @@ def _in_lines(path: Path, arguments: argparse.Namespace) -> int:
 
 def _warn(session: SessionFile, notes: Iterable[str]) -> None:
     for note in notes:
-        sys.stderr.write(f"distmon: warning: {session.path}: {plain(note)}\n")
+        sys.stderr.write(f"distmon: warning: {plain(str(session.path))}: {plain(note)}\n")
 
 
 def opened(path: Path, beside: Path | None) -> Left:

@@ -9,7 +9,7 @@ import msgspec
 
 from distmon.core.errors import DistmonError
 from distmon.replay.paths import SUFFIXES, demo_session, find_session
-from distmon.replay.report.mask import plain
+from distmon.replay.report.mask import OBEYED, plain
 from distmon.replay.session_file import Notes
 
 SESSION_HELP = "a recording: its path, a part of its name in the recordings' folder, or `last`"
@@ -44,14 +44,15 @@ def warn(path: Path, notes: Notes) -> list[str]:
     """Says on standard error, and returns, what of a recording could not be read."""
     sentences = [plain(sentence) for sentence in notes.sentences()]
     for sentence in sentences:
-        sys.stderr.write(f"distmon: warning: {path}: {sentence}\n")
+        sys.stderr.write(f"distmon: warning: {plain(str(path))}: {sentence}\n")
     return sentences
 
 
 def write_json(value: msgspec.Struct) -> None:
-    """JSON is UTF-8 whatever the locale."""
+    """JSON is UTF-8 whatever the locale. What a terminal would obey, in the name of a file, is written as JSON's escapes."""
+    text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
     sys.stdout.flush()
-    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
+    sys.stdout.buffer.write(OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode() + b"\n")
     sys.stdout.buffer.flush()
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from distmon.core.errors import DistmonError
 from distmon.launcher.actions import AddHost, AnyAction, DrainHost, RestartJob, SignalRank, StopJob, signal_named
+from distmon.tui.format import clean
 from distmon.tui.ports import Job, Target
 from distmon.tui.rights import Rights
 
@@ -87,7 +88,8 @@ class Acting:
             key: (name.removeprefix("SIG"), partial(self._ask, job, SignalRank(int(text), signal_named(name))))
             for name, key in _SIGNAL_KEYS.items()
         }
-        self._cockpit.choose(f"Send rank {text} on {rank.host} which signal?\nWhat it does is said before it is sent.", answers)
+        question = f"Send rank {text} on {clean(rank.host)} which signal?\nWhat it does is said before it is sent."
+        self._cockpit.choose(question, answers)
 
     # --- hosts ----------------------------------------------------------------------------------------------------
 

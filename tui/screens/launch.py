@@ -28,6 +28,7 @@ from distmon.launcher.settings import FILE_NAME, Settings, load_settings, preset
 from distmon.replay.glance import glance
 from distmon.replay.paths import recordings, sessions_folder
 from distmon.tui.bindings import Command, bindings_for, commands_for, key_name
+from distmon.tui.format import clean
 from distmon.tui.screens.arrange import Box
 from distmon.tui.screens.page import Frame, Page
 from distmon.tui.view.facts import Facts
@@ -304,7 +305,7 @@ class Launch(Page):
             self.frame.say("choose a preset first")
         elif self._may_write():
             self.focus_panel("plan")
-            question = f"Delete the preset {self.preset} from distmon.toml?\nThe fields stay as they are."
+            question = f"Delete the preset {clean(self.preset)} from distmon.toml?\nThe fields stay as they are."
             change = partial(delete_preset, self.folder, self.preset)
             self.frame.ask(question, partial(self._change_presets, change, f"deleted {self.preset}", ""))
 

@@ -22,6 +22,7 @@ from distmon.replay.report.sections import sections
 from distmon.replay.report.summarise import summarise
 from distmon.replay.session_file import load_state
 from distmon.tui.bindings import bindings_for
+from distmon.tui.format import clean
 from distmon.tui.screens.arrange import Rows
 from distmon.tui.screens.page import Frame, Page
 from distmon.tui.view import sessions as view
@@ -146,7 +147,7 @@ class Sessions(Page):
         elif self._is_on_screen(found):
             self.frame.say("that is the session on the screen; leave it first")
         else:
-            question = f"Delete {found.path.name},\nits index and its marks? This cannot be undone."
+            question = f"Delete {clean(found.path.name)},\nits index and its marks? This cannot be undone."
             self.frame.ask(question, partial(self._delete, found))
 
     def _delete(self, found: Glance) -> None:

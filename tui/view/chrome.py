@@ -125,7 +125,7 @@ def question_lines(question: str, answers: list[tuple[str, str]], palette: Palet
     style = palette.style
     lines = [
         Line(),
-        *(Line([(fit(part, width, "centre"), style("text", bold=True))]) for part in question.split("\n")),
+        *(Line([(fit(clean(part), width, "centre"), style("text", bold=True))]) for part in question.split("\n")),
         Line(),
     ]
     rows = [Line()]

@@ -33,7 +33,8 @@ def heat(
         row = facts.ranks.get(rank)
         if row is None:
             return f"rank {rank} is gone"
-        return f"rank {rank} on {clean(row.host) or MISSING}: {measure.title} {milliseconds(measure.value(row))} ms, {row.state}"
+        value = f"{measure.title} {milliseconds(measure.value(row))} ms"
+        return f"rank {rank} on {clean(row.host) or MISSING}: {value}, {clean(row.state)}"
 
     return data, describe, ((measure.title, "accent"),)
 

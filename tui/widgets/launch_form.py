@@ -10,6 +10,7 @@ from pathlib import Path
 
 from textual.app import ComposeResult
 from textual.containers import Horizontal, VerticalScroll
+from textual.content import Content
 from textual.message import Message
 from textual.suggester import Suggester
 from textual.widget import Widget
@@ -17,6 +18,7 @@ from textual.widgets import Button, Input, Select, Static
 
 from distmon.launcher.form import BACKENDS, FIELDS, Form
 from distmon.tui.format import clean
+from distmon.tui.widgets.prompt import Field
 
 NO_PRESET = "no preset"
 NOTES: Mapping[str, tuple[str, tuple[str, ...]]] = {
@@ -31,7 +33,10 @@ NAMES = {"np": "ranks", "min_np": "min", "max_np": "max"}
 
 
 class CommandSuggester(Suggester):
-    """Completes a command: with an earlier one that begins so, or else its last word with the path of a file."""
+    """Completes a command: with an earlier one that begins so, or else its last word with the path of a file.
+
+    Neither with what a terminal would obey: a file can be called anything.
+    """
 
     def __init__(self, folder: Path) -> None:
         super().__init__(use_cache=False, case_sensitive=True)
@@ -39,7 +44,7 @@ class CommandSuggester(Suggester):
         self.history: Sequence[str] = ()
 
     async def get_suggestion(self, value: str) -> str | None:
-        earlier = next((command for command in self.history if command.startswith(value)), None)
+        earlier = next((command for command in self.history if command.startswith(value) and command.isprintable()), None)
         if earlier is not None or not value:
             return earlier
         before, space, word = value.rpartition(" ")
@@ -54,7 +59,8 @@ def completed_path(folder: Path, word: str) -> str | None:
         return None
     try:
         with os.scandir(folder / Path(parent + slash).expanduser()) as entries:
-            found = sorted((entry.name, entry.is_dir()) for entry in entries if entry.name.startswith(start))
+            fitting = (entry for entry in entries if entry.name.startswith(start) and entry.name.isprintable())
+            found = sorted((entry.name, entry.is_dir()) for entry in fitting)
     except (OSError, RuntimeError):  # there is no such folder, or no such user
         return None
     if not found or found[0] == (start, False):
@@ -109,7 +115,7 @@ class LaunchForm(VerticalScroll, can_focus=False):
         self.suggester = CommandSuggester(folder)
         suggesters = {"command": self.suggester}
         self.inputs = {
-            name: Input(id=f"field_{name}", compact=True, select_on_focus=False, suggester=suggesters.get(name))
+            name: Field(id=f"field_{name}", compact=True, select_on_focus=False, suggester=suggesters.get(name))
             for name in FIELDS
             if name != "backend"
         }
@@ -159,7 +165,7 @@ class LaunchForm(VerticalScroll, can_focus=False):
         if not self.presets.is_mounted:
             return  # the app is left while the screen is being made
         with self.prevent(Select.Changed):
-            self.presets.set_options([(name, name) for name in presets])
+            self.presets.set_options([(Content(clean(name)), name) for name in presets])
             self.presets.value = chosen if chosen in presets else Select.NULL
 
     def say(self, wrong: Mapping[str, str]) -> None:

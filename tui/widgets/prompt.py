@@ -1,16 +1,29 @@
-"""The one-row prompt at the foot of the screen: for a filter, or for a name."""
+"""What is written on: fields of one row, and the prompt at the foot of the screen, for a filter or for a name."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar
 
+from rich.text import Text
 from textual.binding import Binding
 from textual.message import Message
 from textual.widgets import Input
 
 
-class FilterPrompt(Input):
+class Field(Input):
+    """Shows a question mark for each character that a terminal would obey or not print: it may come from a recording or a file.
+
+    The text itself stays as it is, with as many characters, so that what is run is what was recorded.
+    """
+
+    @property
+    def _value(self) -> Text:
+        shown = "".join(character if character.isprintable() else "?" for character in self.value)
+        return Text(shown, no_wrap=True, overflow="ignore", end="")
+
+
+class FilterPrompt(Field):
     """Filters while the user types; Enter keeps the filter, Escape and Ctrl-C drop it."""
 
     DEFAULT_CSS = """
