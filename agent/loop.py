@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable
 from typing import Literal
@@ -56,6 +57,8 @@ class Agent:
         self.boot = journal.boot if journal is not None else new_boot()
         self._gpus: list[str] = []
         self._journal = journal
+        self._gate = gate
+        self._keys_trouble = ""
         self._refusals_told = 0
         self._tell_refusals_after = 0.0
         self.publisher = Publisher(self.node, self.boot, listen, store=journal, clock=self.clock.now, gate=gate, group=group)
@@ -117,6 +120,7 @@ class Agent:
             self._tell(severity, text)
         while self._journal is not None and self._journal.notices:
             self._tell(*self._journal.notices.popleft())
+        self._tell_keys()
         self._tell_refusals()
 
     def _join(self, sample: NodeSampled) -> None:
@@ -124,6 +128,16 @@ class Agent:
         self._gpus = gpu_names(sample)
         joined = node_joined(self.node, self.boot, self.clock.now(), self._gpus, self._roots)
         self.publisher.publish(NODE_STREAM, joined, keep="joined")
+
+    def _tell_keys(self) -> None:
+        """That the list of keys cannot be trusted any more, so that nobody is let in. Also on standard error: viewers may not hear it."""
+        trouble = self._gate.trouble() if self._gate is not None else ""
+        if trouble == self._keys_trouble:
+            return
+        self._keys_trouble = trouble
+        text = f"no viewer is let in over the network: {trouble}" if trouble else "viewers are let in over the network again"
+        sys.stderr.write(f"distmon-agent: {text}\n")
+        self._tell("warning", text)
 
     def _tell_refusals(self) -> None:
         """How many strangers were turned away, at most once a minute: they could be thousands a second."""

@@ -100,6 +100,10 @@ class Gate:
         """Whether the holder of this key is still let in."""
         return self._allowed.allows(key)
 
+    def trouble(self) -> str:
+        """Why nobody at all is let in, in one line; empty while the list of keys is good."""
+        return self._allowed.trouble()
+
     def close(self) -> None:
         self._answers.close(linger=0)
         if self._own_context:

@@ -191,6 +191,10 @@ class Allowed(Protocol):
 
     def allows(self, key: str) -> bool: ...
 
+    def trouble(self) -> str:
+        """Why nobody at all is let in, in one line; empty while the list is good."""
+        ...
+
 
 class FixedList:
     """The viewers of one job."""
@@ -201,14 +205,16 @@ class FixedList:
     def allows(self, key: str) -> bool:
         return key in self._keys
 
+    def trouble(self) -> str:
+        return ""
+
 
 class FileList:
     """The file `viewers` of a folder, read again within 0.2 s of a change. A file that cannot be trusted lets nobody in."""
 
     def __init__(self, folder: Path, monotonic: Callable[[], float] = time.monotonic) -> None:
         """Raises DistmonError if the file is wrong now."""
-        self.failed = ""
-        """Why nobody is let in, in one line; empty while the list is good."""
+        self._trouble = ""
         self._folder = folder
         self._monotonic = monotonic
         self._looked = monotonic()
@@ -219,6 +225,10 @@ class FileList:
     def allows(self, key: str) -> bool:
         self._look()
         return key in self._keys
+
+    def trouble(self) -> str:
+        self._look()
+        return self._trouble
 
     def _look(self) -> None:
         now = self._monotonic()
@@ -231,9 +241,9 @@ class FileList:
         self._seen = seen
         try:
             self._keys = frozenset(entry.key for entry in entries(self._folder, VIEWERS))
-            self.failed = ""
+            self._trouble = ""
         except DistmonError as error:
-            self._keys, self.failed = frozenset(), str(error)
+            self._keys, self._trouble = frozenset(), str(error)
 
     def _signature(self) -> tuple[int, ...]:
         try:

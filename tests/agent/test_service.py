@@ -18,6 +18,8 @@ import pytest
 
 from distmon.agent.config import parse_arguments
 from distmon.agent.notify import ServiceManager
+from distmon.probe.ring import RingError, RingReader, RingWriter
+from distmon.wire.keys import VIEWERS, Entry, create_own, make_pair, save_entries
 
 PACKAGING = Path(__file__).parents[2] / "packaging"
 UNIT = PACKAGING / "distmon-agent.service"
@@ -122,3 +124,63 @@ def test_without_privileges_every_sensor_of_a_plain_node_still_reads() -> None:
     allowed = {"power"}  # RAPL is the superuser's: docs/agent_service.md
     lost = {name for name, value in ours.items() if value not in (None, [], {}, "") and theirs[name] in (None, [], {}, "")}
     assert lost <= allowed | {"age_s", "unavailable"}
+
+
+@pytest.fixture
+def serving(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """An agent with a socket, a journal, a folder of rings, and keys for TCP."""
+    keys = tmp_path / "keys"
+    create_own(keys)
+    save_entries(keys, VIEWERS, [Entry(make_pair().public, "anna")])
+    (tmp_path / "rings").mkdir(mode=0o700)
+    words = ["--listen", f"ipc://{tmp_path}/run/agent.sock", "--listen", "tcp://127.0.0.1:*", "--keys", str(keys), "--rate", "10"]
+    words += ["--rings", str(tmp_path / "rings"), "--journal", str(tmp_path / "journal"), "--ready-fd", "1"]
+    command = [sys.executable, "-m", "distmon.agent.main", *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdout.readline().startswith(b"ipc://")
+        yield process
+        process.terminate()
+
+
+STRANGER = """
+import os, socket, sys
+folder = sys.argv[1]
+for what in (
+    lambda: socket.socket(socket.AF_UNIX).connect(f"{folder}/run/agent.sock"),
+    lambda: os.listdir(f"{folder}/rings"),
+    lambda: open(f"{folder}/rings/1-1.ring", "wb"),
+    lambda: os.listdir(f"{folder}/journal"),
+    lambda: os.listdir(f"{folder}/keys"),
+):
+    try:
+        what()
+        print("let in")
+    except PermissionError:
+        print("refused")
+"""
+
+
+def test_another_user_of_the_machine_neither_reads_nor_injects(serving: subprocess.Popen[bytes], tmp_path: Path) -> None:
+    if not _may_become_nobody():
+        pytest.skip("needs the superuser and setpriv (apt install util-linux), and a Python that others can read")
+    for folder in (tmp_path, *tmp_path.parents[:-2]):
+        folder.chmod(0o755)  # the machine's own folders, which others may enter
+    asked = [*AS_NOBODY, sys.executable, "-S", "-c", STRANGER, str(tmp_path)]
+    said = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+    assert said.split() == ["refused"] * 5
+    # Had the folder of rings been left open, a ring of another user's would still be none.
+    rings = tmp_path / "rings"
+    ring = RingWriter.create(str(rings))
+    ring.message({"type": "identity", "rank": 0, "size": 1, "local_rank": 0, "local_size": 1})
+    os.chown(ring.path, NOBODY, NOBODY)
+    with pytest.raises(RingError, match="not a ring of this user"):
+        RingReader(ring.path)
+
+
+def test_a_list_of_keys_that_can_no_longer_be_trusted_is_told(serving: subprocess.Popen[bytes], tmp_path: Path) -> None:
+    assert serving.stderr is not None
+    viewers = tmp_path / "keys" / VIEWERS
+    viewers.chmod(0o644)
+    assert b"no viewer is let in over the network: " in (line := serving.stderr.readline()) and b"open to other users" in line
+    viewers.chmod(0o600)
+    assert b"viewers are let in over the network again" in serving.stderr.readline()

@@ -1,8 +1,8 @@
 """A rank of a real PyTorch training that logs each of its steps itself: `python training.py RINGS LOG RANK STEP_S`.
 
 DistributedDataParallel over Gloo, the ranks started as torchrun starts them, the probe loaded as `distmon run` has it loaded.
-Steps of the probe end somewhere within `optimizer.step()`. So a line of the log is the number of a step, and the least and the most that it can
-have taken by the rank's own clock: from the end of one call to the begin of the next, and from begin to end.
+The probe's steps end somewhere within `optimizer.step()`. So a line of the log is the number of a step, and the least and the
+most that it can have taken by the rank's own clock: from the end of one call to the begin of the next, and from begin to end.
 """
 
 from __future__ import annotations

@@ -208,7 +208,8 @@ def test_what_agents_send_and_nobody_understands_is_told() -> None:
     good = LinkStatus("ipc:///b.sock", "n1", 1.0, 3, {}, "")
     notices = [event for event in told_by_the_end(Agents(good, later), []) if isinstance(event, NoticeGiven)]
     assert [notice.text for notice in notices] == [
-        "messages and events of ipc:///a.sock refused so far: 3 (1 for kind, 2 for version); the last: version: 2, this side speaks 1"
+        "messages and events of ipc:///a.sock refused so far: 3 (1 for kind, 2 for version); "
+        "the last: version: 2, this side speaks 1"
     ]
     assert [event for event in told_by_the_end(Agents(good), []) if isinstance(event, NoticeGiven)] == []
 

@@ -107,11 +107,11 @@ def test_a_changed_list_counts_soon_and_a_bad_one_lets_nobody_in(folder: Path) -
     (folder / VIEWERS).chmod(0o644)
     now[0] = 0.6
     assert not allowed.allows(ben)
-    assert "is open to other users" in allowed.failed
+    assert "is open to other users" in allowed.trouble()
     (folder / VIEWERS).chmod(0o600)
     now[0] = 0.9
     assert allowed.allows(ben)
-    assert not allowed.failed
+    assert not allowed.trouble()
     (folder / VIEWERS).unlink()
     now[0] = 1.2
     assert not allowed.allows(ben)
