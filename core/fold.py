@@ -486,7 +486,9 @@ def _clock_offset_estimated(state: SessionState, event: ev.ClockOffsetEstimated)
 def _gap_found(state: SessionState, event: ev.GapFound) -> None:
     state.gaps.append(event)
     host = _node(state, event.node).host or event.node
-    _say(state, event.at, "warning", f"{event.lost_records} records of {host} lost: {event.cause or 'unknown cause'}", None, host)
+    records = f"{event.lost_records:,} record{'s' * (event.lost_records != 1)} of {host}"
+    lasted = f" over {event.ended - event.started:.0f} s" if event.ended - event.started >= 1 else ""
+    _say(state, event.at, "warning", f"{records} lost{lasted}: {event.cause or 'unknown cause'}", None, host)
 
 
 def _ticked(state: SessionState, event: ev.Ticked) -> None:

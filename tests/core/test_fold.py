@@ -270,3 +270,11 @@ def test_steps_whose_times_run_backwards_harm_nothing() -> None:
     assert state.history is not None
     assert sum(state.history.columns["steps"]) == pytest.approx(10)
     assert measures.current_generation(state).ranks[0].totals.steps == 10
+
+
+@pytest.mark.parametrize(
+    ("lost", "until", "said"), [(2959, 134.0, "2,959 records of n lost over 34 s: gone"), (1, 100.2, "1 record of n lost: gone")]
+)
+def test_a_gap_is_told_with_its_length(lost: int, until: float, said: str) -> None:
+    gap = ev.GapFound(at=until, node="n", started=100.0, ended=until, lost_records=lost, cause="gone")
+    assert [entry.text for entry in fold([gap]).log] == [said]

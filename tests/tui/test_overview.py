@@ -459,3 +459,12 @@ async def test_no_color_draws_no_colour(open_app: OpenApp, style_grid: Grid, mon
             for run in row.split()
         }
     assert colours <= {"-/-", "default/default", "-/default", "default/-", "-"}
+
+
+async def test_a_gap_in_what_was_received_stands_on_the_screen_with_its_length(open_app: OpenApp, text_grid: Grid) -> None:
+    gap = ev.GapFound(at=150.0, node="n0", started=116.0, ended=150.0, lost_records=2959, cause="the journal was too small")
+    events = [ev.SessionStarted(at=0.0, session_id="s", distmon_version="0"), ev.NodeJoined(at=0.1, node="n0", host="box"), gap]
+    async with open_app(events, size=(160, 50)) as (app, pilot, _):
+        for keys in ((), ("f7",)):
+            await pilot.press(*keys)
+            assert "2,959 records of box lost over 34 s" in "\n".join(text_grid(app))

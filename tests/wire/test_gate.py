@@ -203,3 +203,9 @@ def test_tcp_without_keys_is_refused_on_both_sides() -> None:
         Publisher("n", "b", ["tcp://127.0.0.1:*"])
     with pytest.raises(UsageError, match="needs keys first"):
         Subscription(["tcp://127.0.0.1:5555"])
+
+
+def test_a_zeromq_with_known_holes_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("distmon.wire.context._OLDEST_SAFE_ZMQ", (99, 0, 0))
+    with pytest.raises(DistmonError, match="has known security holes; install pyzmq"):
+        Publisher("n", "b", ["ipc:///nowhere/a.sock"])
