@@ -256,7 +256,9 @@ class FileList:
 def _private_folder(folder: Path, *, make: bool) -> None:
     try:
         if make:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # Each by itself: the mode is not for what mkdir makes on the way, and there another user could put a folder in place.
+            for needed in (*reversed(folder.parents), folder):
+                needed.mkdir(mode=0o700, exist_ok=True)
         found = folder.lstat()
     except FileNotFoundError:
         raise DistmonError(f"there is no folder of keys {folder}; make one: distmon keys init") from None

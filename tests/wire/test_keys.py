@@ -40,14 +40,14 @@ def test_a_new_key_is_found_again_and_never_replaced(folder: Path) -> None:
         create_own(folder)
 
 
-def test_modes_do_not_depend_on_the_umask(folder: Path) -> None:
-    before = os.umask(0)
+def test_modes_do_not_depend_on_the_umask(tmp_path: Path) -> None:
+    folder, before = tmp_path / "config" / "distmon" / "keys", os.umask(0)
     try:
         create_own(folder)
         save_entries(folder, VIEWERS, [Entry(make_pair().public, "anna")])
     finally:
         os.umask(before)
-    assert folder.stat().st_mode & 0o777 == 0o700
+    assert {made.stat().st_mode & 0o777 for made in (folder, folder.parent, folder.parent.parent)} == {0o700}
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
 
 
