@@ -130,7 +130,7 @@ class Agent:
         self.publisher.publish(NODE_STREAM, joined, keep="joined")
 
     def _tell_keys(self) -> None:
-        """That the list of keys cannot be trusted any more: nobody is let in. Also on standard error, as no viewer may hear it."""
+        """That the list of keys cannot be trusted any more: nobody is let in. On standard error too: no viewer may hear it."""
         trouble = self._gate.trouble() if self._gate is not None else ""
         if trouble == self._keys_trouble:
             return

@@ -23,7 +23,7 @@ RAW = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u20
 SCRIPT = Script(ranks=4, nodes=2, seconds=60, slow_rank=1, delay_s=0.03, gpus_per_node=2, epochs=20)
 _AS_THE_SESSION = {"generation": 0, "world_size": 4, "np": 4}
 _LAST = (ev.WorkerExited, ev.JobEnded, ev.SessionEnded)
-_NOT_BY_TYPE = (ev.SessionStarted, ev.SessionEnded, ev.NodeStepsRecorded)
+_NOT_BY_TYPE = (ev.SessionStarted, ev.SessionEnded, ev.NodeStepsRecorded, ev.NodeStepsSummed)
 
 
 def hostile_session() -> list[AnyEvent]:

@@ -15,9 +15,10 @@ import msgspec
 import zstandard
 
 from distmon.agent.segments import Commit, Scan, encode
+from distmon.agent.together import together
 from distmon.core.codec import BadEvent, decode_batch, decode_json, encode_batch, encode_json, encode_msgpack
 from distmon.core.errors import DistmonError
-from distmon.core.events import AnyEvent
+from distmon.core.events import AnyEvent, StepsRecorded
 from distmon.core.fold import apply
 from distmon.core.formats.horovod_timeline import parse_horovod_timeline
 from distmon.core.formats.jtop import NotJtop
@@ -25,6 +26,7 @@ from distmon.core.formats.jtop import parse_line as parse_jtop
 from distmon.core.formats.nvidia_smi import parse_nvidia_smi
 from distmon.core.formats.nvpmodel import power_mode
 from distmon.core.state import SessionState
+from distmon.core.step_sums import summed
 from distmon.core.synthetic import Script, session
 from distmon.replay.importers.base import ImportNotes, ImportOptions
 from distmon.replay.importers.tegrastats import import_tegrastats
@@ -43,6 +45,10 @@ from distmon.wire.frames import (
 )
 
 EVENTS: list[AnyEvent] = list(session(Script(ranks=3, nodes=2, seconds=4, gpus_per_node=1)))
+STEPS = [event for event in EVENTS if isinstance(event, StepsRecorded)]
+WORKERS = sorted({event.worker for event in STEPS})
+TABLES = list(together([[event for event in STEPS if event.worker == worker] for worker in WORKERS]))
+EVENTS += [*TABLES, *(sums for event in TABLES if (sums := summed(event)) is not None)]
 LINES = [encode_json(event) for event in EVENTS]
 BODIES = [encode_batch(EVENTS[at : at + 3]) for at in range(0, len(EVENTS), 3)]
 HEADER = encode_header(Header(v=WIRE_VERSION, node="n", boot="b", stream="n/b/s", seq=1, count=3, clock=(1, 2, 3)))
@@ -176,7 +182,7 @@ def segment(dice: random.Random) -> None:
 
 def odd_values(dice: random.Random) -> None:
     """A well-formed event with values that nobody means, folded between good ones."""
-    plain = msgspec.to_builtins(dice.choice(EVENTS))
+    plain = msgspec.json.decode(encode_json(dice.choice(EVENTS)))
     for _ in range(dice.randrange(1, 4)):
         _put_odd(plain, dice)
     try:

@@ -181,6 +181,12 @@ class Agents:
     def status(self) -> list[LinkStatus]:
         return list(self.links)
 
+    def lags(self) -> dict[str, float]:
+        return {}
+
+    def focus(self, *nodes: object) -> None:
+        pass
+
     def close(self) -> None:
         pass
 
