@@ -269,7 +269,9 @@ def test_steps_whose_times_run_backwards_harm_nothing() -> None:
     apply(state, backwards)
     assert state.history is not None
     assert sum(state.history.columns["steps"]) == pytest.approx(10)
-    assert measures.current_generation(state).ranks[0].totals.steps == 10
+    generation = measures.current_generation(state)
+    assert generation is not None
+    assert generation.ranks[0].totals.steps == 10
 
 
 @pytest.mark.parametrize(
