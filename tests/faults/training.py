@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import time
+from typing import Any
 
 import torch
 from torch import distributed
@@ -35,7 +36,8 @@ def main() -> None:
         for images, labels in batches:
             time.sleep(step_s / 2)
             optimizer.zero_grad()
-            torch.nn.functional.cross_entropy(model(images), labels).backward()
+            loss: Any = torch.nn.functional.cross_entropy(model(images), labels)
+            loss.backward()
             called = time.monotonic_ns()
             optimizer.step()
             back = time.monotonic_ns()
