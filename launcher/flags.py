@@ -59,6 +59,8 @@ _OWN_WITHOUT_VALUE = ("--headless", "--check", "--no-check", "--summaries", "--d
 _OWN_WITH_VALUE = ("--record", "--backend", "--preset", "--lost-after", "--samples-per-step", "--cycle", "--against")
 OWN_FLAGS: Mapping[str, int] = dict.fromkeys(_OWN_WITHOUT_VALUE, 0) | dict.fromkeys(_OWN_WITH_VALUE, 1) | {"--timeline": 0}
 """Of `distmon run` itself -> number of values. That of --timeline is optional: behind =, or a word that ends in .json."""
+PRESET_FLAGS: Mapping[str, int] = {"--save-preset": 1, "--delete-preset": 1}
+"""Of `distmon run` where nothing is to run: not part of a job, and so neither of a preset, a form or a sweep."""
 _DEFAULT_FUSION_BYTES = 128 << 20
 
 
@@ -105,6 +107,17 @@ def split_arguments(arguments: Sequence[str], own: Mapping[str, int]) -> RunArgu
             result.horovod.append(Flag(name, values, words))
     result.command.extend(rest[1:] if rest[:1] == ["--"] else rest)
     return result
+
+
+def own_flags(own: Sequence[str], counts: Mapping[str, int] = OWN_FLAGS) -> list[Flag]:
+    """Distmon's own flags one by one; `counts` says how many values each of them takes."""
+    found, rest = list[Flag](), list(own)
+    while rest:
+        name, equals, value = rest[0].partition("=")
+        words = rest[: 1 if equals else 1 + counts[name]]
+        found.append(Flag(name, [value] if equals else words[1:], words))
+        del rest[: len(words)]
+    return found
 
 
 def job_spec(

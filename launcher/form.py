@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from distmon.core.errors import UsageError
-from distmon.launcher.flags import OWN_FLAGS, job_spec, split_arguments
+from distmon.launcher.flags import OWN_FLAGS, job_spec, own_flags, split_arguments
 from distmon.launcher.hosts import parse_hosts
 
 _FIELD_OF = {"-np": "np", "--min-np": "min_np", "--max-np": "max_np", "-H": "hosts", "--network-interface": "interface"}
@@ -52,23 +52,20 @@ def form_of(words: Sequence[str], presets: Mapping[str, Sequence[str]] = NO_PRES
     One of `presets` that the words name is what they begin with. Raises UsageError.
     """
     split = split_arguments(words, OWN_FLAGS)
-    begin, own, options = Form(), list(split.own), list[str]()
+    begin, options = Form(), list[str]()
     fields = {"command": shlex.join(split.command)} if split.command else {}
     for flag in split.horovod:
         if flag.name in _FIELD_OF:
             fields[_FIELD_OF[flag.name]] = flag.values[-1]
         else:
             options += flag.words
-    while own:
-        word = own.pop(0)
-        name, equals, value = word.partition("=")
-        values = [value] if equals else [own.pop(0) for _ in range(OWN_FLAGS[name])]
-        if name == "--backend":
-            fields["backend"] = values[0]
-        elif name == "--preset" and values[0] in presets:
-            begin = form_of(presets[values[0]])
+    for flag in own_flags(split.own):
+        if flag.name == "--backend":
+            fields["backend"] = flag.values[0]
+        elif flag.name == "--preset" and flag.values[0] in presets:
+            begin = form_of(presets[flag.values[0]])
         else:
-            options += [word] if equals else [name, *values]
+            options += flag.words
     fields["options"] = " ".join(part for part in (begin.options, shlex.join(options)) if part)
     return msgspec.structs.replace(begin, **fields)
 

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from distmon.core.errors import DistmonError, UsageError
-from distmon.launcher.flags import OWN_FLAGS, RunArguments, split_arguments
+from distmon.launcher.flags import OWN_FLAGS, RunArguments, own_flags, split_arguments
 
 FILE_NAME = "distmon.toml"
 _SOURCES = ("-H", "--hosts", "--hostfile", "-hostfile", "--host-discovery-script")
@@ -71,6 +71,14 @@ def completed(words: Sequence[str], settings: Settings) -> RunArguments:
     return RunArguments(split.own, horovod, split.command or preset[at + 1 :])
 
 
+def preset_words(words: Sequence[str], settings: Settings) -> list[str]:
+    """The words after `distmon run` as a preset is to hold them: a preset that they name is written out, and what the file
+    gives to every run is left to the file. Raises UsageError."""
+    split = completed(words, Settings(presets=settings.presets))
+    flags = [flag for flag in own_flags(split.own) if flag.name != "--preset"] + split.horovod
+    return [*(word for flag in flags for word in flag.words), *(["--", *split.command] if split.command else [])]
+
+
 def preset_of(settings: Settings, name: str) -> list[str]:
     """The words of a preset; none without a name. Raises UsageError."""
     if name and name not in settings.presets:
@@ -81,9 +89,7 @@ def preset_of(settings: Settings, name: str) -> list[str]:
 
 def _preset_named(own: Sequence[str]) -> str:
     """The value of --preset; empty without it."""
-    given = [own[at + 1] for at, word in enumerate(own) if word == "--preset"]
-    given += [word.partition("=")[2] for word in own if word.startswith("--preset=")]
-    return given[-1] if given else ""
+    return next((flag.values[0] for flag in reversed(own_flags(own)) if flag.name == "--preset"), "")
 
 
 def hosts_flags(given: Sequence[str], settings: Settings) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from types import FrameType
 
-NO_SCREEN = {"--help", "-h", "--version", "--headless", "--check"}
+NO_SCREEN = {"--help", "-h", "--version", "--headless", "--check", "--save-preset", "--delete-preset"}
 """With any of these no screen is shown."""
 SAYS = {"": "looking at this machine", "run": "starting {}", "launch": "opening the launch form", "replay": "opening {}"}
 """By verb, with what it is given."""
@@ -22,7 +22,7 @@ def said(words: Sequence[str]) -> str | None:
     """What a screen that these words of a command open begins with; None where they open none."""
     flags = words[: words.index("--")] if "--" in words else words
     verb = words[0] if words and not words[0].startswith("-") else ""
-    if verb not in SAYS or NO_SCREEN & set(flags):
+    if verb not in SAYS or NO_SCREEN & {flag.partition("=")[0] for flag in flags}:
         return None
     subject = words[len(flags) + 1 :] if verb == "run" else [word for word in flags[1:2] if not word.startswith("-")]
     return _printable(SAYS[verb].format(" ".join(subject) or "the recording"))

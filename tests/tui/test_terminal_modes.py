@@ -254,6 +254,7 @@ def test_a_signal_before_the_app_is_loaded_gives_the_terminal_back(start: Callab
         ("replay --demo --from 10", "opening the recording"),
         ("run -np 2 -- python train.py --help", "starting python train.py --help"),
         ("run --headless -np 2 -- python train.py", None),
+        ("run --save-preset=two -np 2 -- python train.py", None),
         ("run --help", None),
         ("--version", None),
         ("report last", None),

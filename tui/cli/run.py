@@ -19,14 +19,16 @@ from distmon.core.events import OutputWritten
 from distmon.core.fold import apply
 from distmon.core.state import SessionState
 from distmon.launcher.cycle import Cycle, parse_cycle
-from distmon.launcher.flags import job_spec, split_arguments
-from distmon.launcher.form import BACKENDS
+from distmon.launcher.flags import OWN_FLAGS, PRESET_FLAGS, job_spec, own_flags, split_arguments
+from distmon.launcher.form import BACKENDS, form_of, wrong_fields
 from distmon.launcher.horovod import plan_job
 from distmon.launcher.host_file import FILE_NAME
 from distmon.launcher.plan import Plan
+from distmon.launcher.presets import delete_preset, save_preset
 from distmon.launcher.reports import table
 from distmon.launcher.rundir import job_directory
-from distmon.launcher.settings import completed, load_settings
+from distmon.launcher.settings import FILE_NAME as SETTINGS_NAME
+from distmon.launcher.settings import completed, load_settings, preset_words
 from distmon.launcher.spec import LOST_AFTER_S, JobSpec
 from distmon.replay.paths import new_recording, remove_recording
 from distmon.tui.cli.doctor import show_check
@@ -66,6 +68,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--check", action="store_true", help="only check the hosts, and say which rank would run where")
     parser.add_argument("--no-check", action="store_true", help="start on the hosts as they are")
     parser.add_argument("--preset", metavar="NAME", help="flags that distmon.toml has under this name")
+    presets = parser.add_mutually_exclusive_group()
+    presets.add_argument("--save-preset", metavar="NAME", help="keep flags and command under this name; starts nothing")
+    presets.add_argument("--delete-preset", metavar="NAME", help="take this name out of distmon.toml; starts nothing")
     parser.add_argument("--against", metavar="SESSION", help="begin with A/B: that recording beside the job")
     parser.add_argument("--backend", choices=BACKENDS, default=BACKENDS[0], help="what starts the ranks")
     parser.add_argument(
@@ -88,13 +93,46 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def split_words(words: list[str]) -> tuple[list[str], list[str]]:
-    """distmon's own flags, and all the rest, which the launcher understands; those of distmon.toml come before the user's."""
-    split = completed(words, load_settings(Path.cwd()))
+    """distmon's own flags, and all the rest, which the launcher understands; those of distmon.toml come before the user's.
+
+    Of words that are to be kept as a preset all are the rest, and nothing is added.
+    """
+    settings, known = load_settings(Path.cwd()), {**OWN_FLAGS, **PRESET_FLAGS}
+    given = split_arguments(words, known)
+    flags = own_flags(given.own, known)
+    if any(flag.name in PRESET_FLAGS for flag in flags):
+        kept = [*(flag for flag in flags if flag.name in OWN_FLAGS), *given.horovod]
+        return given.own, preset_words([*(word for flag in kept for word in flag.words), "--", *given.command], settings)
+    split = completed(words, settings)
     return split.own, [*(word for flag in split.horovod for word in flag.words), "--", *split.command]
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.save_preset is not None:
+        return _save_preset(arguments.save_preset, arguments.words)
+    if arguments.delete_preset is not None:
+        return _delete_preset(arguments.delete_preset, arguments.words)
     return go_on(_launched(_spec(arguments), arguments))
+
+
+def _save_preset(name: str, words: list[str]) -> int:
+    """As the launch form keeps its fields. What no job could be made of is not kept; a preset may leave the command open."""
+    wrong = wrong_fields(form_of(words))
+    if "--" not in words:
+        wrong.pop("command", None)
+    if wrong:
+        raise UsageError("; ".join(f"{field.replace('_', ' ')}: {text}" for field, text in wrong.items()))
+    save_preset(Path.cwd(), name, words)
+    sys.stdout.write(f"kept in {SETTINGS_NAME}: distmon run --preset {name}\n")
+    return 0
+
+
+def _delete_preset(name: str, words: list[str]) -> int:
+    if words:
+        raise UsageError("--delete-preset takes a name and nothing else")
+    delete_preset(Path.cwd(), name)
+    sys.stdout.write(f"deleted from {SETTINGS_NAME}: {name}\n")
+    return 0
 
 
 def _spec(arguments: argparse.Namespace) -> JobSpec:

@@ -10,7 +10,7 @@ from pathlib import Path
 from distmon.core.errors import DistmonError, UsageError
 from distmon.launcher.facts import hosts_of, is_local
 from distmon.launcher.flags import OWN_FLAGS as RUN_FLAGS
-from distmon.launcher.flags import job_spec, split_arguments
+from distmon.launcher.flags import job_spec, own_flags, split_arguments
 from distmon.launcher.settings import completed, load_settings
 from distmon.launcher.sweep import Sweep, parse_sizes, runs, sharing
 from distmon.tui.cli.plotted import require_plots
@@ -54,15 +54,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def split_words(words: list[str]) -> tuple[list[str], list[str]]:
     """Sweep's own flags; and those of run with the command, which are the same for every run."""
     for_runs = {name: count for name, count in RUN_FLAGS.items() if name not in _NOT_FOR_RUNS}
-    split = split_arguments(words, {**for_runs, **OWN_FLAGS})
+    known = {**for_runs, **OWN_FLAGS}
+    split = split_arguments(words, known)
     own: list[str] = []
     passed: list[str] = []
-    rest = list(split.own)
-    while rest:
-        name, equals, _ = rest[0].partition("=")
-        count = 1 if equals else 1 + (OWN_FLAGS | for_runs)[name]
-        (own if name in OWN_FLAGS else passed).extend(rest[:count])
-        del rest[:count]
+    for flag in own_flags(split.own, known):
+        (own if flag.name in OWN_FLAGS else passed).extend(flag.words)
     return own, [*passed, *(word for flag in split.horovod for word in flag.words), "--", *split.command]
 
 

@@ -17,9 +17,11 @@ import pytest
 from distmon.core import events as ev
 from distmon.core.fold import apply
 from distmon.core.state import SessionState
+from distmon.launcher.form import form_of
+from distmon.launcher.settings import load_settings
 from distmon.replay.session_file import load_state
 from distmon.tui.cli.main import main
-from distmon.tui.cli.run import end, may_have_run, numbered
+from distmon.tui.cli.run import end, may_have_run, numbered, split_words
 from distmon.tui.job import LaunchedJob
 
 
@@ -110,3 +112,50 @@ def test_a_recording_is_kept_once_a_worker_may_have_run(event: ev.AnyEvent, ran:
     state = SessionState()
     apply(state, event)
     assert may_have_run(state) is ran
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """With a file that gives flags and hosts to every run."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "distmon.toml").write_text('hosts = ["a:4"]\nflags = ["--verbose"]\n[presets]\nbig = ["-np", "4", "--cycle", "4:4@10m"]\n')
+    return tmp_path
+
+
+def test_what_is_to_be_kept_as_a_preset_is_kept_as_the_form_would_and_runs_as_it_was_written(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--min-np", "2", "--lost-after", "30", "--", "python", "train.py", "--epochs", "3"]
+    assert main(["run", "--save-preset", "night", "--preset=big", *words]) == 0
+    assert capsys.readouterr().out == "kept in distmon.toml: distmon run --preset night\n"
+    settings = load_settings(folder)
+    kept = ["--cycle", "4:4@10m", "--lost-after", "30", "-np", "4", "--min-np", "2", *words[4:]]
+    assert settings.presets["night"] == kept
+    assert settings.hosts == ["a:4"] and settings.flags == ["--verbose"]
+    assert split_words(["--preset", "night"])[1] == split_words(["--preset", "big", *words])[1]
+    assert form_of(kept).command == "python train.py --epochs 3"
+    assert main(["run", "--save-preset=flags", "--headless"]) == 0
+    assert load_settings(folder).presets["flags"] == ["--headless"]
+    assert main(["run", "--delete-preset", "night"]) == 0
+    assert set(load_settings(folder).presets) == {"big", "flags"}
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--save-preset", "x", "-np", "none", "--", "true"], "np: a number from 1 up, not 'none'"),
+        (["--save-preset", "two words", "-np", "1", "--", "true"], "cannot name a preset"),
+        (["--save-preset", "x", "--lost-after", "never"], "--lost-after"),
+        (["--save-preset", "x", "--preset", "none"], "no preset 'none'"),
+        (["--delete-preset", "none"], "no preset 'none'"),
+        (["--delete-preset", "big", "-np", "1"], "takes a name and nothing else"),
+        (["--delete-preset", "big", "--save-preset", "x"], "not allowed with"),
+    ],
+)
+def test_a_preset_that_no_job_could_be_made_of_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str], words: list[str], says: str
+) -> None:
+    before = (folder / "distmon.toml").read_text()
+    assert main(["run", *words]) == 2
+    assert says in capsys.readouterr().err
+    assert (folder / "distmon.toml").read_text() == before
