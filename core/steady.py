@@ -11,6 +11,7 @@ from distmon.core.intervals import Interval, rate_interval
 from distmon.core.measures import current_generation, samples, step_series, steps_set_aside, warmup
 from distmon.core.state import SessionState
 from distmon.core.steps import Generation
+from distmon.core.warmup import MIN_STEPS
 
 _EXACT, _GROWTH = 200, 1.01
 """The speed of a run under way is that of the steps up to a rung: every step is one up to the first, then they are 1 % apart."""
@@ -27,6 +28,13 @@ class SteadySpeed(Struct, frozen=True, kw_only=True):
     def estimate(self) -> float:
         speed = self.samples_per_s
         return speed.estimate if isinstance(speed, Interval) else speed
+
+
+def steps_so_far(state: SessionState) -> tuple[int, int] | None:
+    """How many steps there are, and how many it takes to tell warm-up from steady state; None where there are enough."""
+    generation = current_generation(state)
+    steps = 0 if generation is None else len(step_series(generation)[0])
+    return (steps, MIN_STEPS) if generation is None or warmup(generation).shape == "too_few_steps" else None
 
 
 class SpeedStamp(NamedTuple):

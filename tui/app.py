@@ -60,6 +60,8 @@ class DistmonApp(App[int]):
     ENABLE_COMMAND_PALETTE = True
     CSS = """
     CommandPalette > Vertical { margin-top: 2; max-width: 90; }
+    /* above the prompt, the replay bar and the footer */
+    ToastRack { margin-bottom: 3; }
     """
 
     def __init__(

@@ -138,6 +138,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("next_event(1)", ("n",), "next", "to the next tick on the bar: failure, verdict, mark ...", "Play", "bar", 3),
     Command("next_event(-1)", ("N",), "last event", "back to the tick before", "Play", "bar"),
     Command("mark", ("m",), "mark", "name this moment; without a name the mark goes", "Play", "bar", 16),
+    Command("go_to", ("colon",), "go to", "to a moment: 1:30, step:1234, mark:NAME, a date and time, end", "Play", "bar", 10),
     Command("by_step", ("u",), "by step", "so many steps a second, however long; again: by time", "Play", "bar"),
     Command("to_start", ("home",), "start", "to the start", "Play", "bar"),
     Command("to_end", ("end",), "end, live", "to the end, or back to what happens now", "Play", "bar", 11),
@@ -145,7 +146,7 @@ COMMANDS: tuple[Command, ...] = (
 
 _NAMES = {
     "question_mark": "?", "slash": "/", "full_stop": ".", "comma": ",", "plus": "+", "minus": "-", "equals_sign": "=",
-    "left_square_bracket": "[", "right_square_bracket": "]", "less_than_sign": "<",
+    "left_square_bracket": "[", "right_square_bracket": "]", "less_than_sign": "<", "colon": ":",
     "left_parenthesis": "(", "right_parenthesis": ")", "greater_than_sign": ">", "escape": "Esc", "enter": "Enter", "tab": "Tab",
     "shift+tab": "Shift+Tab", "pageup": "PgUp", "pagedown": "PgDn", "up": "↑", "down": "↓", "left": "←", "right": "→",
     "space": "Space", "home": "Home", "delete": "Del", "end": "End", "ctrl+c": "^C", "ctrl+p": "^P", "ctrl+q": "^Q",

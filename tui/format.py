@@ -63,6 +63,14 @@ def fit_end(text: str, width: int) -> str:
     return fit(ELLIPSIS + text, width)
 
 
+def fit_ends(text: str, width: int) -> str:
+    """As `fit`, but what is too long keeps its beginning and its end: a date, and what tells one name from the next."""
+    if width < 5 or cell_len(text) <= width:
+        return fit(text, width)
+    first = width // 2
+    return fit(set_cell_size(text, first) + fit_end(text, width - first), width)
+
+
 def compact(value: float | None) -> str:
     """Three significant digits, at most five characters up to a billion: 0.042, 1.23, 12.3, 123, 1,234, 12.3k, 1.23M."""
     if value is None:

@@ -96,6 +96,14 @@ class Player(Protocol):
         """Name a moment; an empty name takes the mark away. Raises DistmonError where it cannot be kept."""
         ...
 
+    def position_of_step(self, step: int) -> float:
+        """The first moment at which rank 0 was known to have done so many steps. Raises DistmonError when it never had."""
+        ...
+
+    def position_of_mark(self, name: str) -> float:
+        """Raises DistmonError when there is no mark of this name."""
+        ...
+
     def step(self, count: int = 1) -> None:
         """Pause, then move to the next (1) or the last (-1) moment at which something happened."""
         ...

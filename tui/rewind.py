@@ -226,6 +226,12 @@ class Rewind:
     def name_mark(self, position_s: float, name: str) -> None:
         self._replay.name_mark(position_s, name)
 
+    def position_of_step(self, step: int) -> float:
+        return self._replay.position_of_step(step)
+
+    def position_of_mark(self, name: str) -> float:
+        return self._replay.position_of_mark(name)
+
     def close(self) -> None:
         """Waits for what looks at the state, and closes the files."""
         for work in (self._copy, self._loan):

@@ -16,6 +16,7 @@ from textual.app import App
 from textual.pilot import Pilot
 from textual.strip import Strip
 
+from distmon.core.errors import DistmonError
 from distmon.core.events import AnyEvent
 from distmon.core.fold import apply
 from distmon.core.moments import Moment
@@ -127,6 +128,14 @@ class FakePlayer:
             self.named[position_s] = Moment(self.started_at + position_s, "mark", "info", name)
         self.asked.append(f"mark {position_s:g} {name}")
 
+    def position_of_step(self, step: int) -> float:
+        if step > 100:
+            raise DistmonError(f"there is no step {step:,} in this recording: rank 0 did 100")
+        return step / 2
+
+    def position_of_mark(self, name: str) -> float:
+        return next(moment.at - self.started_at for moment in self.moments if moment.text == name)
+
     def step(self, count: int = 1) -> None:
         self.playing = False
         self.asked.append(f"step {count}")
@@ -165,6 +174,7 @@ async def _open_app(
     environment: dict[str, str] | None = None,
     source: Source | None = None,
     state: SessionState | None = None,
+    toasts: bool = False,
 ) -> AsyncIterator[Opened]:
     """With a `source` of the test's own the third part of what is opened is not used by the app."""
     told = ListSource()
@@ -177,7 +187,7 @@ async def _open_app(
         patch("distmon.tui.budget.HEAVY_S", NEVER_S),
         patch.multiple("textual._wait", SLEEP_GRANULARITY=IDLE_S, SLEEP_IDLE=IDLE_S / 20),
     ):
-        async with app.run_test(size=size) as pilot:
+        async with app.run_test(size=size, notifications=toasts) as pilot:
             for name in ("press", "click", "resize_terminal"):
                 setattr(pilot, name, settled(pilot, getattr(pilot, name)))
             await _settle(pilot)

@@ -113,6 +113,19 @@ async def test_a_toast_says_it_and_a_goes_to_its_moment(
         assert player.asked == [f"seek {moment - EVENTS[0].at:g}"]
 
 
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_a_toast_leaves_the_replay_bar_the_prompt_and_the_footer_alone(
+    open_app: OpenApp, settle: Settle, text_grid: Grid, fake_player: type[FakePlayer], size: tuple[int, int]
+) -> None:
+    async with open_app(EVENTS, size=size, player=fake_player(EVENTS), toasts=True) as (app, pilot, _):
+        await pilot.press("slash")
+        before = text_grid(app)[-3:]
+        app.notify("the disk is full " * 4, title="a shows it")
+        await settle(pilot)
+        assert any("the disk is full" in row for row in text_grid(app)[:-3])
+        assert text_grid(app)[-3:] == before and any("playing" in row for row in before) and "quit" in before[-1]
+
+
 def told_of(at: float) -> list[AnyEvent]:
     return [ev.NoticeGiven(at=at, severity="error", text="the disk is full"), ev.Ticked(at=at)]
 

@@ -130,6 +130,24 @@ async def test_a_moment_is_named_in_the_prompt_and_becomes_a_tick(
         assert not player.named
 
 
+async def test_it_goes_where_the_command_line_would_begin_and_says_in_the_prompt_what_is_wrong(
+    open_app: OpenApp, fake_player: type[FakePlayer], text_grid: Grid
+) -> None:
+    player = fake_player(EVENTS)
+    async with open_app(EVENTS, size=(120, 30), player=player) as (app, pilot, _):
+        for place, second in (("0:30", 30), ("step:80", 40), ("mark:h2 joined", 15), ("end", 60)):
+            await pilot.press("colon", *place, "enter")
+            assert player.asked[-1] == f"seek {second}" and not app.cockpit.prompting, place
+        asked = len(player.asked)
+        await pilot.press("colon", *"soon", "enter")
+        assert app.cockpit.prompting and "soon: give seconds, or [H:]M:S, step:N or mark:NAME" in text_grid(app)[-2]
+        for wrong, says in (("step:x", "give the step's number"), ("step:999", "no step 999"), ("9:00", "lasts 1:00")):
+            await pilot.press(*["backspace"] * len(app.cockpit.prompt.value), *wrong, "enter")
+            assert app.cockpit.prompting and says in text_grid(app)[-2], wrong
+        await pilot.press("escape")
+        assert len(player.asked) == asked and not app.cockpit.prompting
+
+
 async def test_a_mark_that_cannot_be_kept_says_so(open_app: OpenApp, fake_player: type[FakePlayer], text_grid: Grid) -> None:
     class ReadOnly(fake_player):  # type: ignore[valid-type,misc]
         def name_mark(self, position_s: float, name: str) -> None:

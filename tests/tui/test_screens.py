@@ -31,6 +31,7 @@ from distmon.tui.theme import DARK
 from distmon.tui.view.facts import facts
 from distmon.tui.view.measures import RANK_MEASURES, UNIT_MEASURES
 from distmon.tui.view.node_table import ranks_by_node
+from distmon.tui.view.nodes import state_of
 from distmon.tui.view.scaling import Run, bar_lines
 from distmon.tui.view.timeline import change_lines
 from distmon.tui.widgets.lanes import LaneRow, LanesData
@@ -481,6 +482,33 @@ async def test_the_timeline_has_a_lane_per_slot_and_says_how_a_worker_ended(open
         assert timeline.lanes.model.selected == ("node-001", 1)
         await pilot.press("2", "down")
         assert app.cockpit.cross is not None
+
+
+async def test_escape_takes_a_recording_back_from_the_moment_of_a_generation(
+    open_app: OpenApp, fake_player: type[FakePlayer]
+) -> None:
+    player = fake_player(RUNNING)
+    async with open_app(RUNNING, size=(120, 40), player=player) as (app, pilot, _):
+        await pilot.press("f6", "2", "down", "enter")
+        assert player.asked[-1].startswith("seek ") and "Esc goes back" in app.cockpit.note
+        there = player.position_s
+        await pilot.press("f2", "f6", "escape")
+        assert player.asked[-1] == "seek 10" and there != 10 and app.cockpit.page.screen_name == "timeline"
+        await pilot.press("enter", "right_square_bracket", "escape")
+        assert player.asked[-1] != "seek 10" and app.cockpit.page.screen_name != "timeline", "who went on is not taken back"
+
+
+async def test_a_node_is_in_one_state_on_all_screens(open_app: OpenApp, text_grid: Grid) -> None:
+    async with open_app(RUNNING, size=(160, 50)) as (app, pilot, _):
+        named = {verdict.host for verdict in app.cockpit.facts.verdicts if verdict.host}
+        node = next(node for node in app.state.nodes.values() if node.host in named)
+        assert state_of(app.cockpit.facts, node) == "slow"
+        found = [next(row for row in text_grid(app) if f"{node.host} " in row and "slow" in row)]
+        await pilot.press("f3")
+        found.append(next(row for row in text_grid(app) if f"{node.host} " in row and "slow" in row))
+        app.cockpit.go("node", node.node)
+        await pilot.pause()
+        assert any("▲ slow" in row for row in text_grid(app)) and len(found) == 2
 
 
 async def test_the_label_of_a_lane_keeps_its_slot(open_app: OpenApp, text_grid: Grid) -> None:

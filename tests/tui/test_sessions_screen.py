@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,6 +69,24 @@ async def test_it_lists_the_newest_first_and_says_what_cannot_be_opened(
         assert "train.py" in rows[0] and "3:20" in rows[0] and "not a distmon session" in rows[2]
         await pilot.press("down", "G", "enter")
         assert app.wanted is None and "not a distmon session" in text_grid(app)[-1]
+
+
+async def test_when_it_was_last_written_and_both_ends_of_a_long_name_are_shown(
+    open_app: OpenApp, settle: Settle, text_grid: Grid, folder: Path, two: list[Path]
+) -> None:
+    """The name is what tells one run of a study from the next."""
+    for letter in "ab":
+        long = folder / f"2026-01-04T10-00-{'resnet-' * 14}{letter}.jsonl.zst"
+        long.write_bytes(two[0].read_bytes())
+        os.utime(long, (1_700_086_400, 1_700_086_400))
+    async with open_app(size=(100, 40)) as (app, pilot, _):
+        await pilot.press("o")
+        await settle(pilot)
+        rows = text_grid(app)
+        shown = [row for row in rows if "2026-01-04T10" in row and "…" in row]
+        assert len(shown) == 2 and {"a.jsonl.zst" in shown[0], "b.jsonl.zst" in shown[0]} == {True, False}
+        assert any("last write" in row for row in rows)
+        assert all(time.strftime("%Y-%m-%d %H:%M", time.localtime(1_700_086_400)) in row for row in shown)
 
 
 @pytest.mark.usefixtures("two")

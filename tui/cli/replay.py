@@ -8,9 +8,9 @@ import re
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from datetime import datetime
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from distmon.core.errors import DistmonError, UsageError
 from distmon.core.fold import apply
@@ -24,12 +24,13 @@ from distmon.tui import splash
 from distmon.tui.cli.onward import Left, go_on, left
 from distmon.tui.cli.sessions import SESSION_HELP, label, resolve
 from distmon.tui.format import duration
+from distmon.tui.moment import MOMENTS, moment_named, seconds_of
 from distmon.tui.plain import PlainView, summary_lines
 from distmon.tui.terminal import can_show_app, run_app
 
 CLOCK_S = 1.0
 """The last event of a session and the first of the next may be stamped in another order."""
-_TIME = re.compile(r"(?:(?:(\d+):)?(\d+):)?(\d+(?:\.\d+)?)s?")
+T = TypeVar("T")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,9 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--against", metavar="SESSION", help="begin with A/B: that recording beside this one")
     begin = parser.add_mutually_exclusive_group()
     begin.add_argument("--from", dest="start", default="0", metavar="T", help="where to begin: seconds, [H:]M:S, or end")
-    begin.add_argument(
-        "--at", metavar="MOMENT", help="where to begin, paused: a time as in --from, step:1234, mark:NAME, or a date and time"
-    )
+    begin.add_argument("--at", metavar="MOMENT", help=f"where to begin, paused: {MOMENTS}")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -49,9 +48,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("replay needs one SESSION (a file, a recording's name, or last) or --demo")
     if not SLOWEST <= arguments.speed <= FASTEST:
         raise UsageError(f"--speed {arguments.speed:g}: it goes from {SLOWEST} to {FASTEST:.0f}")
-    start = math.inf if arguments.start == "end" else seconds_of(arguments.start, "--from")
+    start = math.inf if arguments.start == "end" else _flagged("--from", seconds_of, arguments.start)
     if arguments.at is not None:
-        moment_named(arguments.at)
+        _flagged("--at", moment_named, arguments.at)
     path = resolve(arguments.session, demo=arguments.demo)
     if not can_show_app():
         return _in_lines(path, arguments)
@@ -138,46 +137,12 @@ def _next_names(name: str) -> list[str]:
     return [f"{name}-2", *([f"{numbered[1]}-{int(numbered[2]) + 1}"] if numbered else [])]
 
 
-def moment_named(text: str) -> Callable[[Player], float]:
-    """How to find a moment in a recording, in seconds since its start. Raises UsageError for what names none.
-
-    The finder raises DistmonError when this recording does not have it.
-    """
-    kind, colon, name = text.partition(":")
-    if colon and kind == "mark":
-        return lambda player: player.position_of_mark(name)
-    if colon and kind == "step":
-        if not (name.isascii() and name.isdigit()):
-            raise UsageError(f"--at {text}: give the step's number, as in step:1234")
-        return lambda player: player.position_of_step(int(name))
-    if "-" in text:
-        return partial(_position_of_date, _date_of(text))
-    seconds = seconds_of(text, "--at")
-    return lambda player: seconds
-
-
-def _date_of(text: str) -> datetime:
+def _flagged(flag: str, read: Callable[[str], T], text: str) -> T:
+    """What a flag's text means. Raises UsageError that names the flag."""
     try:
-        return datetime.fromisoformat(text).astimezone()
-    except ValueError:
-        raise UsageError(f"--at {text}: give a date and time as 2026-11-28T14:05:00") from None
-
-
-def _position_of_date(date: datetime, player: Player) -> float:
-    position = date.timestamp() - player.started_at
-    if not 0 <= position <= player.duration_s:
-        first, last = (datetime.fromtimestamp(player.started_at + s).astimezone() for s in (0.0, player.duration_s))
-        raise DistmonError(f"the recording goes from {first:%Y-%m-%dT%H:%M:%S} to {last:%Y-%m-%dT%H:%M:%S}")
-    return position
-
-
-def seconds_of(text: str, flag: str) -> float:
-    """Seconds of `90`, `1:30` or `1:00:00`."""
-    match = _TIME.fullmatch(text)
-    if match is None:
-        raise UsageError(f"{flag} {text}: give seconds, or [H:]M:S" + (", step:N or mark:NAME" if flag == "--at" else ""))
-    hours, minutes, seconds = match.groups()
-    return int(hours or 0) * 3600 + int(minutes or 0) * 60 + float(seconds)
+        return read(text)
+    except UsageError as error:
+        raise UsageError(f"{flag} {error}") from None
 
 
 def _progress_on(write: Callable[[str], object]) -> Callable[[float], None]:

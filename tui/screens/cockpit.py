@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 from textual import events
 from textual.app import ComposeResult
@@ -43,6 +44,18 @@ Answers = Mapping[str, tuple[str, Callable[[], None] | None]]
 """Key -> what it is called, and what it does."""
 
 
+class Visit(NamedTuple):
+    """A moment that a screen's row or line sent the user to; Escape on that screen goes back. Seconds since the start."""
+
+    screen: str
+    there: float
+    before: float
+
+
+STAYS = ("play_pause", "faster", "slower", "by_step", "mark")
+"""Commands of the bar that go nowhere: after them there is still a way back from a moment."""
+
+
 class Cockpit(Screen[None]):
     """Shows one page at a time; `show` is the one way in for the facts. Pages are made when first asked for, and kept."""
 
@@ -66,7 +79,7 @@ class Cockpit(Screen[None]):
         self.prompting = False
         self._asked = ""
         """What the line in the prompt says, which is written before it."""
-        self._line_wanted: Callable[[str], None] | None = None
+        self._line_wanted: Callable[[str], str | None] | None = None
         """What the line in the prompt is for; None for a filter."""
         self.question = ""
         self._answers: Answers = {}
@@ -79,8 +92,8 @@ class Cockpit(Screen[None]):
         self.page = self.pages[FIRST]
         self._had_keys: Widget | None = None
         """What had the keys before a question or the help."""
-        self._came_from: tuple[float, float] | None = None
-        """The moment that was visited, and where the recording was before."""
+        self._visit: Visit | None = None
+        """The moment that was gone to, until the user is back or goes elsewhere."""
         self._steered = player is not None and not player.live
         """Whether the bar has its row: not while there is nothing to steer."""
         self._before: list[str] = []
@@ -198,6 +211,7 @@ class Cockpit(Screen[None]):
         """Draw what is around the page."""
         if self.player is not None and self._steered is self.player.live:
             self._steered = not self._steered
+            self._visit = self._visit if self._steered else None
             self.note = "End goes back to live" if self._steered else "live"
             self.rearrange()
             self.page.rearrange()
@@ -301,6 +315,8 @@ class Cockpit(Screen[None]):
             except DistmonError as error:
                 self.say(str(error))
         if command.where == "bar":
+            if command.action not in STAYS:
+                self._visit = None
             self.page_changed()
 
     # --- actions --------------------------------------------------------------------------------------------------
@@ -316,6 +332,8 @@ class Cockpit(Screen[None]):
         elif self.page.close_topmost():
             self.page.rearrange()
             self.page_changed()
+        elif self._visit is not None and self._visit.screen == self.page.screen_name:
+            self._end_visit(self._visit)
         else:
             self._go_back()
 
@@ -334,8 +352,8 @@ class Cockpit(Screen[None]):
         self._line_wanted = None
         self._open_prompt(f"filter {target}:", self.page.choices.filters.get(target, ""))
 
-    def read_line(self, what: str, text: str, then: Callable[[str], None]) -> None:
-        """Let the user write a line, which begins as `text`; `then` gets it unless it was dropped."""
+    def read_line(self, what: str, text: str, then: Callable[[str], str | None]) -> None:
+        """Let the user write a line, which begins as `text`; `then` gets it unless it was dropped, and says what is wrong."""
         self._line_wanted = then
         self._open_prompt(what, text)
 
@@ -351,8 +369,9 @@ class Cockpit(Screen[None]):
     def on_filter_prompt_typed(self, event: FilterPrompt.Typed) -> None:
         if self._line_wanted is None:
             self.page.set_filter(event.text.strip())
-        elif event.done and not event.dropped:
-            self._line_wanted(event.text.strip())
+        elif event.done and not event.dropped and (wrong := self._line_wanted(event.text.strip())):
+            self._open_prompt(wrong, event.text)
+            return
         if event.done:
             self.prompting = False
             self.rearrange()
@@ -415,15 +434,33 @@ class Cockpit(Screen[None]):
             self.point_at(at)
             self.say("the crosshair is at that moment on every chart")
             return
-        there = max(at - self.facts.state.started, 0.0)
-        if self._came_from is not None and self._came_from[0] == there:
-            self.player.seek(self._came_from[1])
-            self._came_from = None
-            self.say("back where you were")
-        else:
-            self._came_from = (there, math.inf if self.player.live else self.player.position_s)
-            self.player.seek(there)
-            self.say("at that moment; Enter again goes back")
+        there, visit = max(at - self.facts.state.started, 0.0), self._visit
+        if visit is not None and visit.there == there:
+            self._end_visit(visit)
+            return
+        here = math.inf if self.player.live else self.player.position_s
+        if visit is not None and visit.screen == self.page.screen_name:
+            here = visit.before
+        self._visit = Visit(self.page.screen_name, there, here)
+        self.player.seek(there)
+        self.say("at that moment; Esc goes back")
+
+    def _end_visit(self, visit: Visit) -> None:
+        self._visit = None
+        if self.player is not None:
+            self.player.seek(visit.before)
+        self.say("back where you were")
+
+    def on_replay_bar_place_asked(self) -> None:
+        self.read_line("go to (1:30, step:1234, mark:NAME, end):", "", self._go_to)
+
+    def _go_to(self, text: str) -> str | None:
+        try:
+            if self.bar is not None and text:
+                self.bar.go_to(text)
+        except DistmonError as error:
+            return str(error)
+        return None
 
     def on_replay_bar_said(self, event: ReplayBar.Said) -> None:
         self.say(event.text)

@@ -10,7 +10,7 @@ from distmon.core.events import GpuReading
 from distmon.tui.bindings import bindings_for
 from distmon.tui.screens.arrange import Rows
 from distmon.tui.screens.page import Frame, Page
-from distmon.tui.view import node_page, node_table, nodes
+from distmon.tui.view import node_page, nodes
 from distmon.tui.view.facts import Facts
 from distmon.tui.view.node_page import GpuKey
 from distmon.tui.widgets.chart import Chart
@@ -77,7 +77,7 @@ class NodeDetail(Page):
         self.processes.figures = lambda found: [{"rank": rank, **to_builtins(processes[rank] or {})} for rank in found]
         self.processes.show(list(processes), partial(node_page.process_cells, facts, processes))
         self.cores.show(*node_page.core_heat(node))
-        state = node_table.state_of(facts, node)
+        state = nodes.state_of(facts, node)
         self.readings.show(
             lambda palette, width, height: nodes.detail(facts, node.node, palette, width), [(state, "muted")]
         )

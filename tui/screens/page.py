@@ -43,8 +43,8 @@ class Frame(Protocol):
         """A yes/no question over the screen."""
         ...
 
-    def read_line(self, what: str, text: str, then: Callable[[str], None]) -> None:
-        """Lets the user write a line, which begins as `text`."""
+    def read_line(self, what: str, text: str, then: Callable[[str], str | None]) -> None:
+        """Lets the user write a line, which begins as `text`; what `then` says is wrong with it, the prompt says."""
         ...
 
     def go(self, screen: str, subject: object = None) -> None:

@@ -12,7 +12,8 @@ from textual import work
 from distmon.core.errors import DistmonError
 from distmon.core.intervals import over_runs
 from distmon.core.scaling import Point, Scaling, scaling
-from distmon.core.steady import SpeedStamp, SteadySpeed, run_speed, speed_stamp
+from distmon.core.state import SessionState
+from distmon.core.steady import SpeedStamp, SteadySpeed, run_speed, speed_stamp, steps_so_far
 from distmon.replay.paths import recordings, sessions_folder
 from distmon.replay.session_file import load_state
 from distmon.tui.bindings import bindings_for
@@ -46,7 +47,7 @@ class ScalingPage(Page):
         self.laws = TextPanel("laws of scaling", 3, id="laws")
         self.panels = {"runs": self.table, "bars": self.bars, "laws": self.laws}
         self.baseline: str | None = None
-        self._runs = {LIVE: Run("this session", state="too few steps yet")}
+        self._runs = {LIVE: Run("this session")}
         found = [] if self.frame.rights.served else list(recordings(sessions_folder()))[:LISTED]
         self._runs |= {str(path): Run(path.name) for path, _ in found}
         self._sweeps: list[Progress] = []
@@ -58,9 +59,11 @@ class ScalingPage(Page):
         return [(1, [("runs", 1)]), (1, [("bars", 1), ("laws", 1)])]
 
     def draw_parts(self, facts: Facts, shown: set[str]) -> None:
-        if (stamp := speed_stamp(facts.state)) != self._live_stamp:  # the speed itself walks over all steps
+        stamp = speed_stamp(facts.state)
+        if stamp is None or stamp != self._live_stamp:  # the speed itself walks over all steps
             self._live_stamp = stamp
-            self._runs[LIVE] = replace(self._runs[LIVE], speed=run_speed(facts.state))
+            speed, why = _speed(facts.state)
+            self._runs[LIVE] = replace(self._runs[LIVE], speed=speed, state=why)
         self._look_for_sweeps()
         baseline = self.baseline if self.baseline is not None else self._smallest()
         caption = view.sweep_words(self._sweeps)
@@ -116,8 +119,7 @@ class ScalingPage(Page):
     @work(thread=True)
     def _read(self, key: str) -> None:
         try:
-            speed = run_speed(load_state(Path(key))[0])
-            why = "" if speed is not None else "nothing to compare: samples or steps were not seen"
+            speed, why = _speed(load_state(Path(key))[0])
         except DistmonError as error:
             speed, why = None, str(error)
         known = [run.speed for run in self._runs.values() if run.speed is not None]
@@ -128,6 +130,14 @@ class ScalingPage(Page):
         self._runs[key] = replace(self._runs[key], speed=speed, state=why)
         self._laws = laws
         self.redraw()
+
+
+def _speed(state: SessionState) -> tuple[SteadySpeed | None, str]:
+    """The speed to compare with, or why there is none."""
+    if (few := steps_so_far(state)) is not None:
+        return None, view.too_few(*few)
+    speed = run_speed(state)
+    return speed, "" if speed is not None else "nothing to compare: samples were not seen"
 
 
 def _laws(runs: list[SteadySpeed]) -> Scaling | None:

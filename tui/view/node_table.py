@@ -6,14 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from distmon.core.events import GpuReading, NodeSampled
 from distmon.core.fold import node_power_w
-from distmon.core.measures import node_status
 from distmon.core.readings import gpu_utilization_percent, memory_percent, network_total, reading_age_s
 from distmon.core.state import NodeState
 from distmon.tui.format import MISSING, age, compact, percent, size, watts
 from distmon.tui.view.facts import Facts
 from distmon.tui.view.filters import read_filter
 from distmon.tui.view.measures import UnitMeasure, whole
-from distmon.tui.view.nodes import listed, name_of
+from distmon.tui.view.nodes import is_troubled, listed, name_of, state_of
 from distmon.tui.view.words import node_state
 from distmon.tui.widgets.heatmap import HeatData
 from distmon.tui.widgets.rows import Cell
@@ -86,22 +85,9 @@ def hottest(sample: NodeSampled) -> float | None:
     return max(found + [gpu.temperature_c for gpu in sample.gpus if gpu.temperature_c is not None], default=None)
 
 
-def state_of(facts: Facts, node: NodeState) -> str:
-    """live, stale, lost, left; `trouble` where a GPU reports one, `slow` where a verdict names the node."""
-    status = node_status(facts.state, node)
-    if status == "live" and node.sample is not None and any(is_troubled(gpu) for gpu in node.sample.gpus):
-        return "trouble"
-    slow = any(verdict.host and verdict.host == node.host for verdict in facts.verdicts)
-    return "slow" if status == "live" and slow else status
-
-
 def is_problem(facts: Facts, key: str) -> bool:
     """Whether a node needs a look."""
     return state_of(facts, facts.state.nodes[key]) not in ("live", "starting", "left")
-
-
-def is_troubled(gpu: GpuReading) -> bool:
-    return gpu.state != "ok" or bool(gpu.throttle)
 
 
 def ranks_by_node(facts: Facts) -> dict[str, list[int]]:
@@ -157,7 +143,7 @@ def heat(facts: Facts, measure: UnitMeasure, keys: Sequence[str]) -> tuple[HeatD
     troubled: set[Unit] = set()
     for key in keys:
         node = facts.state.nodes[key]
-        bad = node_status(facts.state, node) in ("lost", "stale")
+        bad = state_of(facts, node) in ("lost", "stale")
         gpus = node.sample.gpus if node.sample is not None and measure.name not in ("cpu", "load") else []
         found = [((key, gpu.index, -1 if gpu.instance is None else gpu.instance), measure.of_gpu(gpu), gpu) for gpu in gpus]
         for unit, value, gpu in found:

@@ -35,6 +35,20 @@ def name_of(node: NodeState) -> str:
     return clean(node.host or node.node)
 
 
+def state_of(facts: Facts, node: NodeState) -> str:
+    """The one word for how a node is, on every screen: live, starting, stale, lost or left; of a live one `trouble` where a GPU
+    reports one, and `slow` where a verdict names the node."""
+    status = node_status(facts.state, node)
+    if status == "live" and node.sample is not None and any(is_troubled(gpu) for gpu in node.sample.gpus):
+        return "trouble"
+    slow = any(verdict.host and verdict.host == node.host for verdict in facts.verdicts)
+    return "slow" if status == "live" and slow else status
+
+
+def is_troubled(gpu: GpuReading) -> bool:
+    return gpu.state != "ok" or bool(gpu.throttle)
+
+
 def card(facts: Facts, key: str, palette: Palette, width: int, height: int, selected: bool) -> list[Line]:
     node = facts.state.nodes[key]
     write = _dense if height == 1 else _pair_of_lines if height < 3 else _block
@@ -49,12 +63,12 @@ def card(facts: Facts, key: str, palette: Palette, width: int, height: int, sele
 def card_stamp(facts: Facts, key: str) -> object:
     """What a card's looks depend on: while it is the same the card need not be written again."""
     node = facts.state.nodes[key]
-    return (id(node.sample), node_status(facts.state, node), age(reading_age_s(facts.state, node)), node.host)
+    return (id(node.sample), state_of(facts, node), age(reading_age_s(facts.state, node)), node.host)
 
 
 def _title(facts: Facts, node: NodeState, palette: Palette, name_width: int) -> Line:
     style = palette.style
-    status = node_status(facts.state, node)
+    status = state_of(facts, node)
     glyph, role = node_state(status)
     line = Line([(glyph + " ", style(role)), (fit(name_of(node), name_width), style("text", bold=True))])
     if status != "live":
@@ -63,7 +77,7 @@ def _title(facts: Facts, node: NodeState, palette: Palette, name_width: int) -> 
 
 
 def _age(facts: Facts, node: NodeState, palette: Palette) -> Line:
-    status = node_status(facts.state, node)
+    status = state_of(facts, node)
     role = node_state(status)[1] if status != "live" else "muted"
     return Line([(fit(age(reading_age_s(facts.state, node)), 3, "right"), palette.style(role))])
 
@@ -160,7 +174,7 @@ def detail(facts: Facts, key: str, palette: Palette, width: int) -> list[Line]:
     style, node = palette.style, facts.state.nodes.get(key)
     if node is None:
         return [Line([("this node is gone", style("muted"))])]
-    status = node_status(facts.state, node)
+    status = state_of(facts, node)
     glyph, role = node_state(status)
     read = age(reading_age_s(facts.state, node))
     lines = [Line([(f"{glyph} {status}", style(role, bold=True)), (f"  read {read} ago  {_machine(node)}", style("muted"))])]

@@ -21,7 +21,7 @@ from distmon.tui.widgets.table import Column
 LIVE = ""
 """The key of the session on the screen; the others are paths of recordings."""
 COLUMNS = (
-    Column("run", "run", 24, "left", grow=4, widest=60),
+    Column("run", "run", 24, "left", grow=4, widest=60, ends=True),
     Column("ranks", "ranks", 5, importance=1),
     Column("speed", "samples/s", 9, importance=2),
     Column("sure", "±", 6, importance=7),
@@ -30,6 +30,7 @@ COLUMNS = (
     Column("efficiency", "effic.", 7, importance=4),
     Column("state", "", 14, "left", importance=5, grow=1, widest=40),
 )
+IDEAL = "│"
 LAWS = {"amdahl": "Amdahl", "gustafson": "Gustafson", "usl": "USL"}
 
 
@@ -40,6 +41,10 @@ class Run:
     name: str
     speed: SteadySpeed | None = None
     state: str = "Enter: read"
+
+
+def too_few(steps: int, needed: int) -> str:
+    return f"too few steps yet: {steps} of {needed}"
 
 
 def sweep_words(sweeps: Sequence[Progress]) -> list[tuple[str, str]]:
@@ -85,20 +90,34 @@ def _half_width(speed: Interval | float) -> str:
 
 
 def bar_lines(runs: dict[str, Run], baseline: str | None, palette: Palette, width: int, height: int) -> list[Line]:
-    """A bar of efficiency per run, the full width being ideal; by number of ranks."""
+    """A bar of efficiency per run, all on one scale with a mark at what is ideal; by number of ranks."""
     style, base = palette.style, runs.get(baseline) if baseline is not None else None
+    live = runs.get(LIVE, Run(""))
+    why = [Line([(f"{live.name}: {live.state}", style("warn"))])] if live.name and live.speed is None and live.state else []
     if base is None or base.speed is None:
-        return [Line([("Enter reads a recording; b makes the selected run the baseline", style("muted"))])]
-    lines = [Line([(fit("ranks", 6, "right") + "  efficiency against the baseline; full is ideal", style("muted"))])]
-    known = [(run.speed, key) for key, run in runs.items() if run.speed is not None]
-    speedups = {key: against(base.speed, speed) for speed, key in known}
-    longest = max((len(f"{found.speedup:.2f}x") for found in speedups.values()), default=0)
-    for speed, key in sorted(known, key=lambda item: (item[0].ranks, item[1])):
-        found = speedups[key]
+        return [*why, Line([("Enter reads a recording; b makes the selected run the baseline", style("muted"))])]
+    known = [(run.speed, key, against(base.speed, run.speed)) for key, run in runs.items() if run.speed is not None]
+    top = max(1.0, *(found.efficiency for *_, found in known))
+    ideal = f"full is {100 * top:.0f}%, {IDEAL} is ideal" if top > 1 else "full is ideal"
+    lines = [Line([(fit("ranks", 6, "right") + f"  efficiency against the baseline; {ideal}", style("muted"))])]
+    longest = max(len(f"{found.speedup:.2f}x") for *_, found in known)
+    for speed, key, found in sorted(known, key=lambda item: (item[0].ranks, item[1])):
+        figures = f" {100 * found.efficiency:4.0f}% {found.speedup:.2f}x"
         line = Line([(fit(str(speed.ranks), 6, "right") + "  ", style("accent" if key == LIVE else "text"))])
-        line.extend(meter(palette, 100 * found.efficiency, max(width - 15 - longest, 8), efficiency_role(found.efficiency)))
-        lines.append(line.add(f" {100 * found.efficiency:4.0f}% {found.speedup:.2f}x", style("text", bold=key == LIVE)))
-    return lines
+        line.extend(_bar(palette, found.efficiency, top, max(width - 15 - longest, 8)))
+        lines.append(line.add(figures, style("text", bold=key == LIVE)))
+    return lines + why
+
+
+def _bar(palette: Palette, efficiency: float, top: float, width: int) -> Line:
+    """From 0 to `top`, with a mark where the efficiency is 1 if the bar goes past it."""
+    role = efficiency_role(efficiency)
+    if top <= 1:
+        return meter(palette, 100 * efficiency, width, role)
+    within = min(max(round(width / top), 1), width - 2)
+    beyond = 100 * max(efficiency - 1, 0.0) / (top - 1)
+    line = meter(palette, 100 * min(efficiency, 1.0), within, role).add(IDEAL, palette.style("accent", bold=True))
+    return line.extend(meter(palette, beyond, width - within - 1, role))
 
 
 def law_lines(found: Scaling | None, palette: Palette, width: int, height: int) -> list[Line]:

@@ -14,12 +14,13 @@ from distmon.tui.widgets.rows import Cell
 from distmon.tui.widgets.table import Column
 
 COLUMNS = (
-    Column("name", "recording", 24, "left", grow=3, widest=64),
+    Column("name", "recording", 24, "left", grow=3, widest=64, ends=True),
     Column("started", "started", 16, importance=2),
-    Column("length", "last write", 10, importance=3),
+    Column("written", "last write", 16, importance=3),
+    Column("length", "after", 9, importance=6),
     Column("ranks", "ranks", 5, importance=4),
     Column("size", "size", 8, importance=5),
-    Column("command", "command", 16, "left", importance=6, grow=4, widest=80),
+    Column("command", "command", 16, "left", importance=7, grow=4, widest=80),
 )
 EMPTY = "no recording yet: distmon run makes one of every job"
 HINT = (
@@ -36,15 +37,21 @@ def cells(known: dict[str, Glance], base: str | None, key: str) -> Sequence[Cell
     found = known[key]
     name: Cell = (clean(found.path.name), "accent" if key == base else "text")
     if found.started is None:
-        return (name, *[(MISSING, "muted")] * 3, (size(found.size_bytes), "muted"), (clean(found.trouble), "warn"))
+        written, missing = (_moment(found.changed), "muted"), (MISSING, "muted")
+        return (name, missing, written, missing, missing, (size(found.size_bytes), "muted"), (clean(found.trouble), "warn"))
     return (
         name,
-        (time.strftime("%Y-%m-%d %H:%M", time.localtime(found.started)), "text"),
-        (f"+{duration(found.changed - found.started)}", "text"),
+        (_moment(found.started), "text"),
+        (_moment(found.changed), "text"),
+        (duration(found.changed - found.started), "text"),
         (MISSING if found.ranks is None else str(found.ranks), "text"),
         (size(found.size_bytes), "muted"),
         (clean(" ".join(found.command)) or "no job: only nodes were watched", "muted"),
     )
+
+
+def _moment(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
 
 
 def text_lines(text: str, palette: Palette, width: int, height: int) -> list[Line]:

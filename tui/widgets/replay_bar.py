@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -9,7 +10,9 @@ from textual import events
 from textual.message import Message
 from textual.strip import Strip
 
+from distmon.core.errors import DistmonError
 from distmon.tui.format import clean, duration, milliseconds
+from distmon.tui.moment import moment_named
 from distmon.tui.ports import Player
 from distmon.tui.view.minimap import EMPTY, cell_of, pace_at, pace_cells, tick_cells, with_ticks
 from distmon.tui.widgets.canvas import Canvas
@@ -30,6 +33,10 @@ class ReplayBar(Canvas):
         """Something to tell the user."""
 
         text: str
+
+    @dataclass
+    class PlaceAsked(Message):
+        """The user is to say where to go."""
 
     def __init__(self, player: Player, ask_name: Callable[[float, str], None], *, id: str | None = None) -> None:
         """`ask_name` is given the position of a moment to be named, and its name so far."""
@@ -140,6 +147,16 @@ class ReplayBar(Canvas):
         """Raises DistmonError where the mark cannot be kept."""
         self._player.name_mark(position_s, name)
         self.redraw()
+
+    def action_go_to(self) -> None:
+        self.post_message(self.PlaceAsked())
+
+    def go_to(self, text: str) -> None:
+        """To a moment as people write it. Raises DistmonError for one that there is not."""
+        there, player = moment_named(text)(self._player), self._player
+        if math.inf > there > player.duration_s:
+            raise DistmonError(f"the recording lasts {duration(player.duration_s)}")
+        self._seek(there)
 
     def action_skip(self, seconds: int) -> None:
         self._seek(self._player.position_s + seconds)

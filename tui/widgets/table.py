@@ -8,7 +8,7 @@ from typing import Literal, TypeVar
 
 from textual.strip import Strip
 
-from distmon.tui.format import fit
+from distmon.tui.format import fit, fit_ends
 from distmon.tui.widgets.line import Line
 from distmon.tui.widgets.rows import Cell, RowsPanel
 
@@ -27,6 +27,8 @@ class Column:
     grow: int = 0
     """Share of the space left over, up to `widest` cells."""
     widest: int = 0
+    ends: bool = False
+    """Of text that is too long, beginning and end are kept."""
 
 
 def placed(columns: Sequence[Column], width: int) -> list[tuple[Column, int]]:
@@ -106,7 +108,8 @@ class Table(RowsPanel[K]):
         for column, room in layout:
             text, role = by_column[column.key]
             line.pad(line.width + bool(line.width), blank)
-            line.add(fit(text, room, column.align), style(role, bold=bold, selected=selected))
+            fitted = fit_ends(text, room) if column.ends else fit(text, room, column.align)
+            line.add(fitted, style(role, bold=bold, selected=selected))
         strip = line.strip(width, blank)
         self._row_cache[key] = (stamp, strip)
         return strip

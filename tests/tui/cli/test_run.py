@@ -118,7 +118,8 @@ def test_a_recording_is_kept_once_a_worker_may_have_run(event: ev.AnyEvent, ran:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """With a file that gives flags and hosts to every run."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "distmon.toml").write_text('hosts = ["a:4"]\nflags = ["--verbose"]\n[presets]\nbig = ["-np", "4", "--cycle", "4:4@10m"]\n')
+    big = '["-np", "4", "--cycle", "4:4@10m"]'
+    (tmp_path / "distmon.toml").write_text(f'hosts = ["a:4"]\nflags = ["--verbose"]\n[presets]\nbig = {big}\n')
     return tmp_path
 
 
