@@ -7,6 +7,7 @@ slower is told from the mean steady step: the phases that grew, with the wait fo
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -42,6 +43,7 @@ LEAST_PART = 0.15
 """Of the difference of the steps: a phase that makes less of it is not named."""
 MOST_PARTS = 3
 POINTS = 600
+TICK_S = 1.0
 LOSSES = ("loss", "train_loss", "val_loss")
 
 
@@ -182,9 +184,10 @@ def _loss(state: SessionState) -> float | None:
     return next((metrics[name] for metrics in sources for name in LOSSES if name in metrics), None)
 
 
-def rows_of(a: Side, b: Side) -> list[Row]:
-    """What either has, in the order of MEASURES."""
-    found = [Row(measure, a.values.get(measure.name), b.values.get(measure.name)) for measure in MEASURES]
+def rows_of(a: Side, b: Side | None) -> list[Row]:
+    """What either has, in the order of MEASURES; without B, what A has."""
+    others = b.values if b is not None else {}
+    found = [Row(measure, a.values.get(measure.name), others.get(measure.name)) for measure in MEASURES]
     return [row for row in found if row.a is not None or row.b is not None]
 
 
@@ -289,6 +292,28 @@ def landmarks(state: SessionState) -> Landmarks:
     return Landmarks(begun if begun is not None else state.now, progress(state).steps_per_epoch, epochs)
 
 
+@dataclass(slots=True, frozen=True)
+class End:
+    """The last moment of a session, and whether its job had ended by then."""
+
+    standing: Standing
+    ended: bool
+
+
+def end_of(state: SessionState) -> End:
+    """Of the state at a session's end."""
+    return End(standing(state), state.job.status == "ended")
+
+
+def is_past(lock: Lock, of: Standing, end: Standing) -> bool:
+    """Whether a session that stands at `of` is further than another one ever came. Times are told once a second."""
+    if lock == "step":
+        return of.step > end.step
+    if lock == "time":
+        return of.time_s > end.time_s + TICK_S
+    return of.epoch is not None and end.epoch is not None and of.epoch > end.epoch
+
+
 def place(lock: Lock, of: Standing, marks: Landmarks) -> tuple[Literal["step", "at"], float] | None:
     """Where the session of these landmarks is to be looked at: a step, or seconds since the epoch; None where it is not known."""
     if lock == "time":
@@ -341,3 +366,48 @@ def _by_step(state: SessionState) -> list[tuple[float, float | None]]:
         middle = first + (i + min(every, len(durations) - i) / 2) * width
         found.append((middle, sum(counts[i : i + every]) / seconds if seconds > 0 else None))
     return found
+
+
+# --- between moments and the axis of the curves -------------------------------------------------------------------
+
+
+@dataclass(slots=True, frozen=True)
+class Axis:
+    """Places on the axis of one session's curve and their moments, both rising; between two of them it is taken as even."""
+
+    moments: Sequence[float]
+    """Seconds since the epoch."""
+    places: Sequence[float]
+
+    def x_of(self, at: float) -> float:
+        return _between(self.moments, self.places, at)
+
+    def at(self, x: float) -> float:
+        return _between(self.places, self.moments, x)
+
+
+def axis_of(state: SessionState, lock: Lock) -> Axis | None:
+    """Of the session's curve; None where it has none. Steps are spread over time as the samples were."""
+    begun = landmarks(state).job_started
+    if lock == "time":
+        return Axis((begun, begun + 1.0), (0.0, 1.0))
+    history = state.history
+    done, per_epoch = steps(state), progress(state).steps_per_epoch if lock == "epoch" else 1
+    if history is None or not done or not per_epoch:
+        return None
+    points = throughput_history(state)
+    moments, counts = [at - history.width_s / 2 for at, _ in points[:1]], [0.0]
+    for at, value in points:
+        moments.append(at + history.width_s / 2)
+        counts.append(counts[-1] + (value or 0.0))
+    if not counts[-1]:
+        return None
+    return Axis(moments, [count / counts[-1] * done / per_epoch for count in counts])
+
+
+def _between(xs: Sequence[float], ys: Sequence[float], x: float) -> float:
+    """By a straight line between neighbours, and on beyond the last and before the first."""
+    right = min(max(bisect_left(xs, x), 1), len(xs) - 1)
+    low, high = xs[right - 1], xs[right]
+    share = (x - low) / (high - low) if high > low else 0.0
+    return ys[right - 1] + share * (ys[right] - ys[right - 1])

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from distmon.core.fold import apply
-from distmon.core.side_by_side import LOCKS, Landmarks, Lock, Side, Standing, curve, landmarks, place, side
+from distmon.core.side_by_side import LOCKS, End, Landmarks, Lock, Side, Standing, curve, end_of, landmarks, place, side
 from distmon.core.state import SessionState
 from distmon.replay.open_index import open_index
 from distmon.replay.player import Player
@@ -21,6 +21,7 @@ class Whole(NamedTuple):
     """What is told of the recording as a whole."""
 
     marks: Landmarks
+    end: End
     curves: dict[Lock, list[tuple[float, float | None]]]
 
 
@@ -37,7 +38,7 @@ class Counterpart:
         self._player = Player(session, clock=lambda: self._time, index=open_index(session, progress), beside=False)
         self._state = SessionState()
         self._seek(self._player.duration_s)
-        self.whole = Whole(landmarks(self._state), {lock: curve(self._state, lock) for lock in LOCKS})
+        self.whole = Whole(landmarks(self._state), end_of(self._state), {lock: curve(self._state, lock) for lock in LOCKS})
 
     def at(self, lock: Lock, of: Standing) -> Side | None:
         """What it had measured where the other session stands now; None where that place is not known."""

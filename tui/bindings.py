@@ -91,7 +91,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     *(
         Command(f"aside('{where}')", (where,), where, f"heat map and crosshair: to the {where}", "Move", screen)
-        for screen in ("overview", "ranks", "nodes", "node", "events", "logs", "timeline")
+        for screen in ("overview", "ranks", "nodes", "node", "events", "logs", "timeline", "against")
         for where in ("left", "right")
     ),
     Command("only_rank", ("r",), "rank's output", "only the rank of the line under the cursor; again: all", "Find", "logs", 4),

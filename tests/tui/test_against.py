@@ -10,10 +10,12 @@ import pytest
 from textual.pilot import Pilot
 
 from distmon.core.events import AnyEvent
+from distmon.core.measures import steps
 from distmon.core.synthetic import Script, session
 from distmon.replay.recorder import Recorder
 from distmon.tui.app import DistmonApp
 from distmon.tui.screens.against import AgainstPage
+from tests.tui.conftest import folded
 
 if TYPE_CHECKING:
     from tests.tui.conftest import FakeJob, Grid, OpenApp, Settle
@@ -66,6 +68,45 @@ async def test_measures_differences_and_the_reason_are_shown_by_step_time_and_ep
             await read(app, pilot)
             shown = "\n".join(text_grid(app))
             assert f"locked by {lock}" in shown and f"samples/s by {lock}" in shown and "B is 11% slower" in shown
+
+
+async def test_one_that_has_ended_before_the_other_says_so_and_has_no_values(
+    open_app: OpenApp, text_grid: Grid, folder: Path
+) -> None:
+    short = record(folder / "2026-01-03-short.jsonl.zst", replace(SCRIPT, seconds=20))
+    async with open_app(OURS, size=(100, 50)) as (app, pilot, _):
+        app.cockpit.go("against", short)
+        await read(app, pilot)
+        shown = text_grid(app)
+        assert any("B ended at step 1" in row and "0:2" in row for row in shown)
+        row = next(row for row in shown if " throughput " in row)
+        assert row.count("–") == 3 and "/s" in row, "A has a value, B and the differences have none"
+    async with open_app(session(replace(SCRIPT, seconds=20)), size=(100, 50)) as (app, pilot, _):
+        app.cockpit.go("against", record(folder / "2026-01-03-long.jsonl.zst", replace(SCRIPT, seconds=50)))
+        await read(app, pilot)
+        shown = text_grid(app)
+        assert any("A ended at step 1" in row and "B went on to step 4" in row for row in shown)
+        assert "–" not in next(row for row in shown if " throughput " in row)
+
+
+async def test_the_crosshair_of_the_two_is_that_of_all_charts(open_app: OpenApp, text_grid: Grid, other: Path) -> None:
+    half = SCRIPT.start + 20
+    async with open_app(OURS, size=(100, 50)) as (app, pilot, _):
+        app.cockpit.go("against", other)
+        await read(app, pilot)
+        app.cockpit.point_at(half)
+        chart = app.cockpit.page.panels["speed"]
+        step = next(row for row in text_grid(app) if "at 1" in row or "at 2" in row)
+        told = int(step.partition("at ")[2].split()[0])
+        assert told == pytest.approx(steps(folded(event for event in OURS if event.at <= half)), abs=15)
+        await pilot.hover(chart, offset=(50, 5))
+        await pilot.pause()
+        assert app.cockpit.cross is not None and app.cockpit.cross != half
+        moved = app.cockpit.cross
+        await pilot.press("right")
+        assert app.cockpit.cross > moved
+        await pilot.press("c")
+        assert any("at 0:" in row for row in text_grid(app)), "by time it is at a time"
 
 
 async def test_b_follows_where_a_goes(open_app: OpenApp, text_grid: Grid, other: Path) -> None:

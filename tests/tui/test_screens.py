@@ -507,8 +507,28 @@ async def test_a_node_is_in_one_state_on_all_screens(open_app: OpenApp, text_gri
         await pilot.press("f3")
         found.append(next(row for row in text_grid(app) if f"{node.host} " in row and "slow" in row))
         app.cockpit.go("node", node.node)
-        await pilot.pause()
+        await pilot.press("6", "g")
         assert any("▲ slow" in row for row in text_grid(app)) and len(found) == 2
+
+
+async def test_the_crosshair_is_on_the_chart_of_ranks_over_time_too_by_key_and_by_mouse(
+    open_app: OpenApp, text_grid: Grid
+) -> None:
+    async with open_app(RUNNING, size=(120, 50)) as (app, pilot, _):
+        await pilot.press("f4", "x", *["left"] * 8)
+        ripple, band = app.cockpit.page.panels["ripple"], app.cockpit.page.panels["band"]
+        crossed = app.cockpit.cross
+        assert crossed is not None and crossed < END
+        rows = text_grid(app)[ripple.region.y + 1 : ripple.region.bottom - 2]
+        places = {row.index("│", 4) for row in rows if row.strip("│ ")}
+        assert len(places) == 1, "one column, in all ranks"
+        assert "at " in text_grid(app)[ripple.region.y] and " ms" in text_grid(app)[ripple.region.y]
+        await pilot.press("x")
+        assert app.cockpit.cross is None
+        await pilot.hover(ripple, offset=(places.pop() - ripple.region.x, 3))
+        await pilot.pause()
+        assert app.cockpit.cross == pytest.approx(crossed, abs=1.0)
+        assert "at " in text_grid(app)[band.region.y], "and on the other chart"
 
 
 async def test_the_label_of_a_lane_keeps_its_slot(open_app: OpenApp, text_grid: Grid) -> None:

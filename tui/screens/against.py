@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 from textual import work
 from textual.worker import get_current_worker
 
 from distmon.core.errors import DistmonError
-from distmon.core.side_by_side import LOCKS, Lock, Row, Side, Standing, curve, rows_of, side_of
+from distmon.core.side_by_side import LOCKS, Axis, Lock, Row, Side, Standing, axis_of, curve, is_past, rows_of, side_of
 from distmon.core.steady import SpeedStamp, SteadySpeed, run_speed, speed_stamp
 from distmon.replay.counterpart import Counterpart
 from distmon.tui.bindings import bindings_for
@@ -31,6 +33,7 @@ class AgainstPage(Page):
     """A is what all screens show; B is moved to the moment that belongs to it, in a thread beside the screen."""
 
     BINDINGS = bindings_for("against")
+    TIMED: ClassVar[tuple[str, ...]] = ("speed",)
 
     def __init__(self, frame: Frame, name: str) -> None:
         super().__init__(frame, name)
@@ -71,29 +74,43 @@ class AgainstPage(Page):
 
     def draw_parts(self, facts: Facts, shown: set[str]) -> None:
         pair = self._pair(facts)
-        rows = rows_of(pair.a, pair.b) if pair is not None and pair.b is not None else []
+        rows = rows_of(pair.a, pair.b) if pair is not None and (pair.b is not None or pair.end is not None) else []
         self.words.show(partial(view.word_lines, pair, self._trouble), [(f"locked by {self.locked_by}", "accent")])
         by_name: dict[str, Row] = {row.measure.name: row for row in rows}
         self.table.show(list(by_name), partial(view.cells, by_name))
         if "speed" in shown:
             whole = self._other.whole.curves[self.locked_by] if self._other is not None else []
             here = self._here(pair.a.standing) if pair is not None else None
-            self.chart.show(view.speed_chart(self.locked_by, curve(facts.state, self.locked_by), whole, here))
+            cross = self._shifted(Axis.x_of, self.frame.cross)
+            self.chart.show(view.speed_chart(self.locked_by, curve(facts.state, self.locked_by), whole, here, cross))
 
     def _pair(self, facts: Facts) -> view.Pair | None:
         """None while nothing is beside the session, or where it cannot be read."""
         if self._path is None or (self._other is None and self._trouble):
             return None
         a = side_of(facts.state, list(facts.ranks.values()), facts.verdicts, self._own_speed(facts))
-        self._follow(a.standing)
-        started = facts.state.job.started
+        started, ended = facts.state.job.started, facts.state.job.status == "ended"
         name = " ".join(started.command) if started else f"session {facts.state.session_id}"
-        return view.Pair(self.locked_by, a, self._b, name, self._path.name, self._trouble)
+        end = self._other.whole.end if self._other is not None else None
+        if end is not None and is_past(self.locked_by, a.standing, end.standing):
+            why = view.end_words(self.locked_by, a.standing, end, ended)
+            return view.Pair(self.locked_by, a, None, name, self._path.name, why, end, ended)
+        self._follow(a.standing)
+        return view.Pair(self.locked_by, a, self._b, name, self._path.name, self._trouble, end, ended)
 
     def _own_speed(self, facts: Facts) -> SteadySpeed | None:
         if (stamp := speed_stamp(facts.state)) != self._speed[0]:  # the speed itself walks over all steps
             self._speed = (stamp, run_speed(facts.state))
         return self._speed[1]
+
+    def _shifted(self, shift: Callable[[Axis, float], float], value: float | None) -> float | None:
+        """From a moment to a place on the chart's axis, or back."""
+        axis = axis_of(self.frame.facts.state, self.locked_by) if value is not None else None
+        return shift(axis, value) if axis is not None and value is not None else None
+
+    def on_chart_pointed(self, event: Chart.Pointed) -> None:
+        """The axis is of steps or epochs, or begins at the job's start; the crosshair is of moments."""
+        self.frame.point_at(self._shifted(Axis.at, event.at))
 
     def _here(self, of: Standing) -> float | None:
         return {"step": float(of.step), "time": of.time_s, "epoch": of.epoch}[self.locked_by]
@@ -141,7 +158,7 @@ class AgainstPage(Page):
         self._busy = False
         if other is self._other:
             if wanted[0] == self.locked_by:
-                self._b, self._trouble = found, trouble or ("" if found is not None else view.NO_PLACE[self.locked_by])
+                self._b, self._trouble = found, trouble or ("" if found is not None else view.NO_EPOCHS)
         else:
             other.close()
         self.redraw()

@@ -486,7 +486,8 @@ class Cockpit(Screen[None]):
         """The crosshair is the same on every chart."""
         if at != self.cross:
             self.cross = at
-            self.page.redraw()
+            if self.page.TIMED:
+                self.page.redraw(*self.page.TIMED)
 
     def action_navigate(self, where: str) -> None:
         panel = self.overlays["help"] if self.helping else self.page.focused_panel

@@ -36,6 +36,7 @@ class LinesPage(Page):
     """A log and the chart over it; the crosshair is at the selected line."""
 
     FILTERS: ClassVar[tuple[str, ...]] = ("lines",)
+    TIMED: ClassVar[tuple[str, ...]] = ("chart",)
     LINES = ("lines", "nothing yet")
     """Title of the log, and what it says while it is empty."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import ClassVar
 
 from msgspec import to_builtins
 
@@ -24,6 +25,7 @@ class NodeDetail(Page):
     """Shows the node that it was opened at, or else the first."""
 
     BINDINGS = bindings_for("node")
+    TIMED: ClassVar[tuple[str, ...]] = ("load", "power")
 
     def __init__(self, frame: Frame, name: str) -> None:
         super().__init__(frame, name)

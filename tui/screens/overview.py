@@ -30,6 +30,7 @@ class Overview(Page):
     """Six panels, and the details of what is selected in them."""
 
     BINDINGS = bindings_for("overview")
+    TIMED: ClassVar[tuple[str, ...]] = ("throughput",)
     SORTS: ClassVar[Mapping[str, tuple[str, ...]]] = {"ranks": ranks.SORTS, "nodes": nodes.SORTS}
     FILTERS: ClassVar[tuple[str, ...]] = ("ranks", "nodes", "events", "output")
 

@@ -79,6 +79,8 @@ class Page(Board):
     """Per panel that can be sorted, its columns; where another one has the focus, the last of them is sorted."""
     FILTERS: ClassVar[tuple[str, ...]] = ()
     """Panels whose rows can be filtered; where another one has the focus, the last of them is filtered."""
+    TIMED: ClassVar[tuple[str, ...]] = ()
+    """Panels that show the crosshair: as it moves, they are drawn and no others."""
     TYPED: ClassVar[bool] = False
     """Whether it is a form, whose fields take what is typed."""
     DEFAULT_CSS = "Page { width: 1fr; height: 1fr; }"

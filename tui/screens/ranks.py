@@ -28,6 +28,7 @@ class Ranks(Page):
     """Heat map, band over ranks, time x rank, and the table. One rank is selected in all of them."""
 
     BINDINGS = bindings_for("ranks")
+    TIMED: ClassVar[tuple[str, ...]] = ("band", "ripple")
     SORTS: ClassVar[Mapping[str, tuple[str, ...]]] = {"ranks": ("differs", *ranks.SORTS)}
     FILTERS: ClassVar[tuple[str, ...]] = ("ranks",)
 
@@ -70,7 +71,7 @@ class Ranks(Page):
         if {"ripple", "band"} & shown:
             lately = recent(facts.state, measure.name)
             self.band.show(ripples.band_chart(facts, measure, lately, self.time_view))
-            self.ripple.show(ripples.ripple(measure, lately, keys))
+            self.ripple.show(ripples.ripple(measure, lately, keys, self.frame.cross))
         if "ranks" in shown:
             self.table.sort_key, self.table.descending = column, descending
             caption = matches(read_filter(text, ranks.FIELDS), len(keys), len(facts.ranks), problems=problems)

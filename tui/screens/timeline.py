@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import ClassVar
 
 from distmon.core.elastic import generation_spans
 from distmon.tui.bindings import bindings_for
@@ -20,6 +21,7 @@ class Timeline(Page):
     """Zoom and pan as in charts; Enter on a generation shows its moment."""
 
     BINDINGS = bindings_for("timeline")
+    TIMED: ClassVar[tuple[str, ...]] = ("lanes",)
 
     def __init__(self, frame: Frame, name: str) -> None:
         super().__init__(frame, name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from distmon.core.side_by_side import Lock, Row, Side, Standing, difference_words
+from distmon.core.side_by_side import End, Lock, Row, Side, Standing, difference_words, is_past
 from distmon.tui.format import MISSING, clean, compact, duration, fit, milliseconds, percent, watts
 from distmon.tui.theme import Palette
 from distmon.tui.view.words import PHASE_NAMES
@@ -24,18 +24,17 @@ COLUMNS = (
     Column("better", "", 6, "left", importance=5),
 )
 EMPTY = "nothing is beside this session yet: o lists the recordings, and i there puts the selected one here"
-NO_PLACE = {
-    "epoch": "epochs are not known of both sessions; c locks by step or time",
-    "step": "B has no such step",
-    "time": "B has no such time",
-}
+NO_EPOCHS = "epochs are not known of both sessions; c locks by step or time"
 STEADY = 0.01
 """Values that differ by less of A are no better and no worse."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """What the screen shows. `b` is None while it is read, or where its place is not known; then `trouble` says why."""
+    """What the screen shows. `b` is None while it is read, or where its place is not known; then `trouble` says why.
+
+    `end` is where B ended, once B was read.
+    """
 
     lock: Lock
     a: Side
@@ -43,6 +42,20 @@ class Pair:
     a_name: str
     b_name: str
     trouble: str = ""
+    end: End | None = None
+    a_ended: bool = False
+
+
+def end_words(lock: Lock, of: Standing, end: End, a_ended: bool) -> str:
+    """That one of the two has ended before the other; empty where neither has."""
+    if is_past(lock, of, end.standing):
+        last = "ended" if end.ended else "is recorded"
+        there = f"B {last} {'at' if end.ended else 'up to'} step {end.standing.step:,}, {duration(end.standing.time_s)}"
+        return f"{there}: it has no measures to set beside A's, so – stands for them"
+    if a_ended and is_past(lock, end.standing, of):
+        further = f"B went on to step {end.standing.step:,}, {duration(end.standing.time_s)}"
+        return f"A ended at step {of.step:,}, {duration(of.time_s)}; {further}"
+    return ""
 
 
 def word_lines(pair: Pair | None, trouble: str, palette: Palette, width: int, height: int) -> list[Line]:
@@ -56,7 +69,9 @@ def word_lines(pair: Pair | None, trouble: str, palette: Palette, width: int, he
     ]
     if pair.b is None:
         return [*lines, *wrapped(pair.trouble or "reading B ...", width - 2, style("warn" if pair.trouble else "muted"), " ")]
-    return [*lines, *wrapped(difference_words(pair.a, pair.b), width - 2, style("text", bold=True), " ")]
+    ended = end_words(pair.lock, pair.a.standing, pair.end, pair.a_ended) if pair.end is not None else ""
+    lines += wrapped(difference_words(pair.a, pair.b), width - 2, style("text", bold=True), " ")
+    return [*lines, *(wrapped(ended, width - 2, style("muted"), " ") if ended else [])]
 
 
 def _standing(letter: str, name: str, of: Standing | None, role: str, palette: Palette, width: int) -> Line:
@@ -126,9 +141,13 @@ def _difference(row: Row) -> str:
 
 
 def speed_chart(
-    lock: Lock, a: Sequence[tuple[float, float | None]], b: Sequence[tuple[float, float | None]], here: float | None
+    lock: Lock,
+    a: Sequence[tuple[float, float | None]],
+    b: Sequence[tuple[float, float | None]],
+    here: float | None,
+    cross: float | None,
 ) -> ChartData:
-    """Both speeds over the axis that locks them; the line is where the table is."""
+    """Both speeds over the axis that locks them; the line is where the table is, the crosshair at `cross` of that axis."""
     last = max((points[-1][0] for points in (a, b) if points), default=0.0)
     longest = max(len(a), len(b), 1)
     return ChartData(
@@ -137,6 +156,7 @@ def speed_chart(
         now=last,
         interval_s=max(last / longest, 1e-3),
         axis_words=duration if lock == "time" else _number,
+        cross=cross,
         caption=(("A ", "series0"), ("B ", "series1"), (f"samples/s by {lock}", "muted")),
         empty="no speed by epoch: its length was not seen" if lock == "epoch" else "no samples were seen yet",
     )
@@ -147,4 +167,4 @@ def _series(label: str, points: Sequence[tuple[float, float | None]], role: str)
 
 
 def _number(value: float) -> str:
-    return f"{value:,.0f}" if value == int(value) else f"{value:g}"
+    return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{round(value, 2):g}"

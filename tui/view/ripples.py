@@ -39,13 +39,13 @@ def heat(
     return data, describe, ((measure.title, "accent"),)
 
 
-def ripple(measure: RankMeasure, lately: Recent, order: Sequence[int]) -> RippleData:
+def ripple(measure: RankMeasure, lately: Recent, order: Sequence[int], cross: float | None = None) -> RippleData:
     """The last seconds, the ranks in this order; what is not in it is not shown."""
     ranks = [rank for rank in order if rank in lately.rows]
     rows = [lately.rows[rank] for rank in ranks]
     scale = measure.scale(value for row in rows for value in row)
     caption = ((f"{measure.title} · ", "accent"), ("step ms by second", "muted"))
-    return RippleData(lately.start, lately.seconds, ranks, rows, scale, caption)
+    return RippleData(lately.start, lately.seconds, ranks, rows, scale, caption, cross)
 
 
 def band_chart(facts: Facts, measure: RankMeasure, lately: Recent, view: TimeView) -> ChartData:

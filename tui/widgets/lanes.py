@@ -10,7 +10,7 @@ from textual.message import Message
 from textual.strip import Strip
 
 from distmon.tui.format import clean, duration, fit_end
-from distmon.tui.widgets.chart import TimeAxis
+from distmon.tui.widgets.chart import Chart, TimeAxis
 from distmon.tui.widgets.line import Line
 from distmon.tui.widgets.panel import Panel, ScrollMark
 from distmon.tui.widgets.raster import nice_time_step
@@ -65,6 +65,7 @@ class Lanes(Panel):
         self.title, self.number, self.empty = title, number, empty
         self.model: TableModel[tuple[str, int]] = TableModel()
         self._data = LanesData()
+        self._axis: TimeAxis | None = None
 
     def show(self, data: LanesData) -> None:
         self._data = data
@@ -72,7 +73,10 @@ class Lanes(Panel):
         self.redraw()
 
     def caption(self) -> Line:
-        return Line((text, self.palette.style(role)) for text, role in self._data.legend)
+        data, pieces = self._data, self._data.legend
+        if data.cross is not None:
+            pieces = ((f"at {duration(data.cross - data.origin)} ", "accent"), *pieces)
+        return Line((text, self.palette.style(role)) for text, role in pieces)
 
     def scroll_mark(self) -> ScrollMark | None:
         return ScrollMark(self.model.top, self.model.visible, len(self.model.keys))
@@ -83,7 +87,7 @@ class Lanes(Panel):
             return [self.blank(width)]
         self.model.resize(height - 1)
         columns = max(width - LABEL, 1)
-        axis = TimeAxis(data.start, max(data.end - data.start, 1e-3) / columns, columns)
+        axis = self._axis = TimeAxis(data.start, max(data.end - data.start, 1e-3) / columns, columns)
         in_view = data.rows[self.model.top : self.model.top + max(height - 1, 1)]
         lines = [self._row(row, axis) for row in in_view]
         lines += [Line()] * (height - 1 - len(lines))
@@ -125,6 +129,14 @@ class Lanes(Panel):
         self.model.move(steps.get(where, 0))
         self.redraw()
         self.post_message(self.Selected(self.model.selected))
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        column, axis = event.x - self.body_left - LABEL, self._axis
+        inside = axis is not None and 0 <= column < axis.count
+        self.post_message(Chart.Pointed(axis.start + (column + 0.5) * axis.step if axis is not None and inside else None))
+
+    def on_leave(self, event: events.Leave) -> None:
+        self.post_message(Chart.Pointed(None))
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         event.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -9,8 +10,9 @@ from textual import events
 from textual.message import Message
 from textual.strip import Strip
 
-from distmon.tui.format import clock, fit
+from distmon.tui.format import MISSING, clock, fit, milliseconds
 from distmon.tui.glyphs import SPARKS
+from distmon.tui.widgets.chart import Chart
 from distmon.tui.widgets.heat import UNKNOWN, Scale
 from distmon.tui.widgets.line import Line, spread
 from distmon.tui.widgets.panel import Panel
@@ -30,6 +32,14 @@ class RippleData:
     rows: Sequence[Sequence[float | None]] = ()
     scale: Scale = field(default_factory=lambda: Scale(0.0, 1.0, str, ""))
     caption: tuple[tuple[str, str], ...] = ()
+    cross: float | None = None
+    """The moment that the crosshair is on."""
+
+    @property
+    def cross_second(self) -> int | None:
+        """The number of the second under the crosshair; None where it is on none of these."""
+        second = -1 if self.cross is None else math.floor(self.cross) - self.start
+        return second if 0 <= second < self.seconds else None
 
 
 class Ripple(Panel):
@@ -53,13 +63,26 @@ class Ripple(Panel):
         self.selected: int | None = None
         self._data = RippleData()
         self._share = 1
+        self._places = (0, 1)
+        """The first second that is drawn, and how many cells each takes."""
 
     def show(self, data: RippleData) -> None:
         self._data = data
         self.redraw()
 
     def caption(self) -> Line:
-        return Line((text, self.palette.style(role)) for text, role in self._data.caption)
+        """Under the crosshair: its second, and what the selected rank did in it, or else the lowest and the highest."""
+        data, pieces = self._data, self._data.caption
+        if (second := data.cross_second) is not None:
+            pieces = ((f"at {clock(data.start + second)} ", "accent"), (self._words_of(second), "text"))
+        return Line((text, self.palette.style(role)) for text, role in pieces)
+
+    def _words_of(self, second: int) -> str:
+        data = self._data
+        if self.selected in data.ranks:
+            return f"rank {self.selected} {milliseconds(data.rows[list(data.ranks).index(self.selected)][second])} ms"
+        known = [value for row in data.rows if (value := row[second]) is not None]
+        return f"{milliseconds(min(known))} to {milliseconds(max(known))} ms" if known else MISSING
 
     def records(self) -> list[dict[str, object]]:
         """Every second of every rank."""
@@ -79,6 +102,7 @@ class Ripple(Panel):
         first = max(data.seconds - shown, 0)
         if first:
             first += -(data.start + first) % SHIFT_S
+        self._places = first, cell
         lines = [self._row(row, first, cell) for row in range(0, len(data.ranks), self._share)]
         lines += [Line()] * (rows - len(lines))
         lines.append(self._foot(first, cell, width))
@@ -91,16 +115,21 @@ class Ripple(Panel):
         name = str(ranks[0]) if len(ranks) == 1 else f"{ranks[0]} +{len(ranks) - 1}"
         line = Line([(fit(name, LABEL - 1, "right") + " ", style("text" if chosen else "muted", bold=chosen, selected=chosen))])
         rows = data.rows[first_rank : first_rank + self._share]
-        run, role = "", ""
+        run, role, crossed = "", "", data.cross_second
         for second in range(first, data.seconds):
             known = [value for row in rows if (value := row[second]) is not None]
             level = data.scale.level(data.scale.of(known)) if known else -1
             wanted = f"{data.scale.ramp}{level}" if known else "muted"
+            mark = SPARKS[level + 1] if known else UNKNOWN
+            if second == crossed:
+                line.add(run, style(role or "muted")).add("│", style("accent", bold=True))
+                run, role = mark * (cell - 1), wanted
+                continue
             if wanted != role and run:
                 line.add(run, style(role))
                 run = ""
             role = wanted
-            run += (SPARKS[level + 1] if known else UNKNOWN) * cell
+            run += mark * cell
         return line.add(run, style(role or "muted"))
 
     def _foot(self, first: int, cell: int, width: int) -> Line:
@@ -138,6 +167,15 @@ class Ripple(Panel):
             self.navigate("first")
         if self.selected is not None:
             self.post_message(self.Opened(self.selected))
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        first, cell = self._places
+        second = first + (event.x - self.body_left - LABEL) // cell
+        inside = event.x >= self.body_left + LABEL and second < self._data.seconds
+        self.post_message(Chart.Pointed(self._data.start + second + 0.5 if inside else None))
+
+    def on_leave(self, event: events.Leave) -> None:
+        self.post_message(Chart.Pointed(None))
 
     def on_click(self, event: events.Click) -> None:
         row = (event.y - self.body_top) * self._share
