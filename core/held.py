@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from distmon.core.finding import CALM, Key, Verdict, key_of, since_start
@@ -36,9 +37,8 @@ class Held:
         return self.seconds + seconds >= 4 * self.said_after
 
 
-def _seen(state: SessionState, *, in_full: bool) -> dict[Key, Verdict]:
-    """What holds at this moment, and is no good news."""
-    found = troubles(state, in_full=in_full)
+def _seen(found: Iterable[Verdict]) -> dict[Key, Verdict]:
+    """What holds, and is no good news."""
     return {key_of(verdict): verdict for verdict in found if verdict.kind not in CALM and verdict.pattern != "transient"}
 
 
@@ -62,9 +62,25 @@ class FindingsHeld:
 
     def look(self, state: SessionState) -> None:
         """To be called after every event; most calls only see that it is too early to look again."""
+        passed = self._passed(state)
+        if passed is None:
+            return
+        seen = _seen(troubles(state, in_full=False))
+        if any(key not in self.found or self.found[key].is_old_after(passed) for key in seen):
+            seen = _seen(troubles(state, in_full=True))
+        self._add(state, passed, seen)
+
+    def see(self, state: SessionState, found: Sequence[Verdict]) -> None:
+        """As `look`, where the findings of the moment are known already."""
+        passed = self._passed(state)
+        if passed is not None:
+            self._add(state, passed, _seen(found))
+
+    def _passed(self, state: SessionState) -> float | None:
+        """The time that a look now is for; None where it is too early, or where nothing is followed."""
         now = state.now
         if now < self._due:
-            return
+            return None
         if self._first is None:
             self._first = self._last = now
         spacing = min(max(_SPACING * (now - self._first), _LEAST_SPACING_S), _MOST_SPACING_S)
@@ -72,17 +88,13 @@ class FindingsHeld:
         if state.job.status == "running" and not self._trains:
             self._trains, self.seconds, passed = True, 0.0, 0.0
             self.found.clear()
-        if state.job.status == ("running" if self._trains else "idle"):
-            self._add(state, passed)
+        return passed if state.job.status == ("running" if self._trains else "idle") else None
 
-    def _add(self, state: SessionState, passed: float) -> None:
+    def _add(self, state: SessionState, passed: float, seen: Mapping[Key, Verdict]) -> None:
         """What is seen now is taken to have held since the last look."""
         now = since_start(state, state.now) or 0.0
         self.seconds += passed
         self.until_s = now
-        seen = _seen(state, in_full=False)
-        if any(key not in self.found or self.found[key].is_old_after(passed) for key in seen):
-            seen = _seen(state, in_full=True)
         for key, verdict in seen.items():
             held = self.found.setdefault(key, Held(verdict, now - passed, now))
             if held.is_old_after(passed):

@@ -19,6 +19,7 @@ from textual.strip import Strip
 from distmon.core.errors import DistmonError
 from distmon.core.events import AnyEvent
 from distmon.core.fold import apply
+from distmon.core.held import FindingsHeld
 from distmon.core.moments import Moment
 from distmon.core.pace import PacePoint
 from distmon.core.state import SessionState
@@ -135,6 +136,13 @@ class FakePlayer:
 
     def position_of_mark(self, name: str) -> float:
         return next(moment.at - self.started_at for moment in self.moments if moment.text == name)
+
+    def findings_held(self, go_on: Callable[[], bool]) -> FindingsHeld:
+        held, state = FindingsHeld(), SessionState()
+        for event in self.events:
+            apply(state, event)
+            held.look(state)
+        return held
 
     def step(self, count: int = 1) -> None:
         self.playing = False

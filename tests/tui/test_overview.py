@@ -53,7 +53,7 @@ def test_no_key_is_bound_twice() -> None:
 def test_the_help_names_every_command_and_fits_in_80_columns() -> None:
     lines = [
         "".join(text for text, _ in line.pieces)
-        for line in help_lines(list(COMMANDS), PALETTES["distmon-dark"], 72, 40)
+        for line in help_lines(list(COMMANDS), {"runs": ("samples_per_s",)}, PALETTES["distmon-dark"], 72, 40)
     ]
     for command in COMMANDS:
         assert any(command.help in line for line in lines)
@@ -87,7 +87,7 @@ async def test_panels_grow_with_ranks_and_nodes_that_come_later(open_app: OpenAp
         app.frame()
         await pilot.pause()
         rows = text_grid(app)
-        for text in ("● node-000  cpu", "● node-001  cpu", "   0 node-000", "   1 node-000"):
+        for text in ("▲ node-000", " slow  cpu", "● node-001  cpu", "   0 node-000", "   1 node-000"):
             assert any(text in row for row in rows), text
         assert landing(app).ranks.size.height >= 4
 
@@ -316,9 +316,9 @@ async def test_r_shows_the_output_of_the_selected_rank_only(open_app: OpenApp) -
     async with open_app([*events, lines]) as (app, pilot, _):
         await pilot.press("g", "down", "down", "r")
         output = landing(app).output
-        assert [line.text for line in output._lines] == ["only rank two"]
+        assert [line.text for line in output.all_lines] == ["only rank two"]
         await pilot.press("r")
-        assert len(output._lines) == 31
+        assert len(output.all_lines) == 31
 
 
 async def test_question_mark_opens_and_closes_help_and_keys_do_not_fall_through(

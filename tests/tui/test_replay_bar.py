@@ -94,7 +94,7 @@ async def test_the_footer_of_a_recording_has_the_keys_to_play_it(
     open_app: OpenApp, fake_player: type[FakePlayer], text_grid: Grid
 ) -> None:
     async with open_app(EVENTS, size=(80, 24), player=fake_player(EVENTS)) as (app, _, _):
-        assert "Space play/pause  n next" in text_grid(app)[-1]
+        assert "Space play  s sort  v why" in text_grid(app)[-1]
 
 
 async def test_n_passes_by_checkpoints_that_are_too_many_for_ticks(

@@ -12,7 +12,9 @@ import pytest
 
 from distmon.core import events as ev
 from distmon.core.events import AnyEvent
+from distmon.core.finding import Verdict, key_of
 from distmon.core.fold import apply
+from distmon.core.held import Held
 from distmon.core.state import SessionState
 from distmon.core.steady import SteadySpeed
 from distmon.core.synthetic import Script, session
@@ -34,7 +36,10 @@ from distmon.tui.view.node_table import ranks_by_node
 from distmon.tui.view.nodes import state_of
 from distmon.tui.view.scaling import Run, bar_lines
 from distmon.tui.view.timeline import change_lines
+from distmon.tui.view.verdict_page import findings
 from distmon.tui.widgets.lanes import LaneRow, LanesData
+from distmon.tui.widgets.rows import RowsPanel
+from distmon.tui.widgets.text_panel import TextPanel
 
 if TYPE_CHECKING:
     from tests.tui.conftest import FakePlayer, Grid, OpenApp
@@ -128,13 +133,19 @@ async def test_the_palette_goes_to_screens(open_app: OpenApp) -> None:
 
 
 @pytest.mark.parametrize("name", ["scaling", "timeline", "verdicts", "against", "sessions", "node"])
-async def test_the_footer_offers_nothing_that_has_nothing_to_do(open_app: OpenApp, text_grid: Grid, name: str) -> None:
+async def test_every_table_is_filtered_and_sorted_by_the_same_keys(open_app: OpenApp, text_grid: Grid, name: str) -> None:
     async with open_app(RUNNING, size=(120, 40)) as (app, pilot, _):
-        assert "/ filter" in text_grid(app)[-1] and "s sort" in text_grid(app)[-1]
         app.cockpit.go(name)
-        await pilot.pause()
-        assert "/ filter" not in text_grid(app)[-1] and "s sort" not in text_grid(app)[-1]
-        await pilot.press("p")
+        await pilot.press("tab", "shift+tab")
+        assert "/ filter" in text_grid(app)[-1] and "s sort" in text_grid(app)[-1]
+        target = app.cockpit.page.filter_target
+        table = app.cockpit.page.panels[target]
+        await pilot.press("s")
+        assert app.cockpit.page.choices.sorts[target][0] == app.cockpit.page.SORTS[target][1]
+        assert f"{target} by " in app.cockpit.note
+        await pilot.press("slash", *"!/./", "enter")
+        assert isinstance(table, RowsPanel) and not table.model.keys
+        await pilot.press("escape", "p")
         assert app.cockpit.note == "there is nothing to hide here" and not app.cockpit.page.choices.problems
 
 
@@ -369,7 +380,42 @@ async def test_the_same_line_of_one_rank_twice_or_much_later_stays_two(open_app:
     lines = [said(0, "again", END), said(0, "again", END), said(1, "again", END + 60)]
     async with open_app([*RUNNING, *lines]) as (app, pilot, _):
         await pilot.press("f8", "slash", *"again", "enter")
-        assert len(page(app, Logs).lines._lines) == 3
+        assert len(page(app, Logs).lines.all_lines) == 3
+
+
+async def test_events_and_logs_are_sorted_by_the_keys_of_every_table(open_app: OpenApp, text_grid: Grid) -> None:
+    lines = [said(rank, f"hello {rank}", END - rank) for rank in (3, 11, 7)]
+    async with open_app([*RUNNING, *lines], size=(100, 40)) as (app, pilot, source):
+        await pilot.press("f8", "slash", *"hello", "enter")
+        logs = page(app, Logs)
+
+        def shown() -> list[str]:
+            return [row.partition("│ ")[2].rstrip("┃ ") for row in text_grid(app) if "hello " in row and "│ hello" in row]
+
+        assert shown() == ["hello 3", "hello 11", "hello 7"]
+        await pilot.press("s")
+        assert logs.choices.sorts["lines"] == ("rank", False) and shown() == ["hello 3", "hello 7", "hello 11"]
+        await pilot.press("down", "down")
+        assert logs.entry() is not None and logs.entry().text == "hello 7"  # type: ignore[union-attr]
+        source.waiting += [said(0, "hello 0", END + 1), ev.Ticked(at=END + 1)]
+        app.frame()
+        await pilot.pause()
+        assert shown() == ["hello 0", "hello 3", "hello 7", "hello 11"]
+        assert logs.entry().text == "hello 7", "the cursor holds to its line"  # type: ignore[union-attr]
+        await pilot.press("S")
+        assert shown() == ["hello 11", "hello 7", "hello 3", "hello 0"]
+        logs.choices.sorts["lines"] = ("time", True)
+        await pilot.press("escape")
+        logs.redraw()
+        await pilot.pause()
+        assert shown() == ["hello 0", "hello 7", "hello 11", "hello 3"], "the newest first"
+        record = logs.lines.records()[0]
+        assert record == {"at_s": END + 1, "ranks": [0], "host": "node-000", "stream": "stdout", "text": "hello 0"}
+        await pilot.press("f7", "s")
+        events = page(app, Events)
+        assert "lines by severity" in app.cockpit.note
+        graded = [str(record["severity"]) for record in events.lines.records()]
+        assert graded == sorted(graded, key=["error", "warning", "info"].index) and graded
 
 
 async def test_logs_of_a_rank_by_r_and_by_filter_of_fields(open_app: OpenApp, text_grid: Grid) -> None:
@@ -378,10 +424,10 @@ async def test_logs_of_a_rank_by_r_and_by_filter_of_fields(open_app: OpenApp, te
         await pilot.press("f8")
         logs = page(app, Logs)
         await pilot.press("slash", *"host=node-002 !/9/", "enter")
-        assert [line.text for line in logs.lines._lines] == ["hello 8", "hello 10", "hello 11"]
+        assert [line.text for line in logs.lines.all_lines] == ["hello 8", "hello 10", "hello 11"]
         await pilot.press("up", "r", "escape")
         assert logs.choices.only_rank == 11
-        assert [line.text for line in logs.lines._lines] == ["hello 11"]
+        assert [line.text for line in logs.lines.all_lines] == ["hello 11"]
         assert "› Logs › rank 11" in text_grid(app)[0]
         await pilot.press("r")
         assert logs.choices.only_rank is None
@@ -444,7 +490,7 @@ async def test_problems_only_leaves_warnings_and_errors(open_app: OpenApp) -> No
     notice = ev.NoticeGiven(at=END, severity="warning", text="the disk fills up")
     async with open_app([*RUNNING, notice]) as (app, pilot, _):
         await pilot.press("f7", "p")
-        assert [line.text for line in page(app, Events).lines._lines] == ["the disk fills up"]
+        assert [line.text for line in page(app, Events).lines.all_lines] == ["the disk fills up"]
 
 
 async def test_a_wrong_expression_is_told(open_app: OpenApp, text_grid: Grid) -> None:
@@ -470,6 +516,39 @@ async def test_a_verdict_has_evidence_gain_try_and_check_and_enter_goes_to_its_r
         assert selected is not None and selected[1] == 5
         await pilot.press("enter")
         assert page(app, Ranks).choices.details == ("rank", 5)
+
+
+async def test_what_held_earlier_is_told_with_when_and_how_long(open_app: OpenApp, text_grid: Grid) -> None:
+    gone = Verdict(kind="memory_pressure", text="node-001 was out of memory", evidence="e", try_first="t", host="node-001")
+    async with open_app(RUNNING[:-200], size=(140, 40)) as (app, pilot, source):
+        app.frame()
+        app.cockpit.held.found[key_of(gone)] = Held(gone, 5.0, 17.0, 9.0)
+        source.waiting += RUNNING[-200:]
+        app.frame()
+        await pilot.press("f9")
+        rows = text_grid(app)
+        past = next(row for row in rows if "memory pressure" in row)
+        assert "○" in past and "0:05" in past and "0:17" in past and "0:09" in past
+        late = next(row for row in rows if "straggler" in row and "rank 5" in row)
+        assert " now " in late and rows.index(late) < rows.index(past), "what holds comes first"
+        assert any(key[:2] == ("straggler", 5) for key in app.cockpit.held.found), "as the session is followed"
+        page(app, Verdicts).table.select(key_of(gone))
+        await pilot.press("2", "1")
+        screen = "\n".join(text_grid(app))
+        assert "it does not hold now; it held from 0:05 to 0:17 of the run, for 0:09 in" in screen
+        found = {record["kind"]: record for record in page(app, Verdicts).table.records()}
+        assert found["memory_pressure"]["until_s"] == 17.0 and found["memory_pressure"]["holds"] is False
+        assert found["straggler"]["until_s"] is None and found["straggler"]["rank"] == 5
+
+
+async def test_of_a_recording_it_is_read_beside_the_screen(open_app: OpenApp, fake_player: type[FakePlayer]) -> None:
+    async with open_app(RUNNING, size=(140, 40), player=fake_player(RUNNING)) as (app, pilot, _):
+        await pilot.press("f9")
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        held = app.cockpit.held.found
+        assert any(key[:2] == ("straggler", 5) for key in held)
+        assert all(one.holds for one in findings(app.cockpit.facts, app.cockpit.held).values() if one.verdict.rank == 5)
 
 
 async def test_the_timeline_has_a_lane_per_slot_and_says_how_a_worker_ended(open_app: OpenApp, text_grid: Grid) -> None:
@@ -654,6 +733,28 @@ async def test_every_panel_has_data_for_a_file(open_app: OpenApp) -> None:
                 assert records, (name, panel_name)
                 json.dumps(list(records))
                 assert panel.selected_records()
+
+
+async def test_no_panel_puts_display_text_where_it_has_figures(open_app: OpenApp, fake_player: type[FakePlayer]) -> None:
+    """A record is a row of figures: only words that were words when they were measured are text."""
+    words = {
+        "kind", "phase", "series", "run", "state", "part", "what", "host", "detail", "cause", "node", "group", "key", "law",
+        "parameter", "who", "text", "evidence", "try", "gain_of", "pattern", "severity", "stream", "measure", "unit", "better",
+        "session", "name", "command", "trouble", "reading", "value", "refused", "line", "uuid",
+    }  # fmt: skip
+    async with open_app(RUNNING, size=(160, 50)) as (app, pilot, _):
+        for name in (*OWN, "node", "against", "sessions"):
+            app.cockpit.go(name)
+            await pilot.pause()
+            await pilot.pause()
+            for panel_name, panel in app.cockpit.page.panels.items():
+                records = panel.records()
+                json.dumps(list(records))
+                texts = {key for record in records for key, value in record.items() if isinstance(value, str)}
+                assert texts <= words, (name, panel_name, texts - words)
+                lines = isinstance(panel, TextPanel) and not (panel.figures and panel.figures())
+                assert lines or not any("line" in record for record in records), (name, panel_name)
+                assert not isinstance(panel, TextPanel) or panel.figures or name == "sessions", (name, panel_name)
 
 
 async def test_figures_in_files_are_as_they_were_measured_and_have_their_units(open_app: OpenApp) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -19,6 +19,7 @@ from distmon.tui.screens.arrange import Rows
 from distmon.tui.screens.page import Frame, Page
 from distmon.tui.view import against as view
 from distmon.tui.view.facts import Facts
+from distmon.tui.view.listing import sorts_of
 from distmon.tui.widgets.chart import Chart
 from distmon.tui.widgets.table import Table
 from distmon.tui.widgets.text_panel import TextPanel
@@ -33,6 +34,8 @@ class AgainstPage(Page):
     """A is what all screens show; B is moved to the moment that belongs to it, in a thread beside the screen."""
 
     BINDINGS = bindings_for("against")
+    SORTS: ClassVar[Mapping[str, tuple[str, ...]]] = {"measures": sorts_of(view.COLUMNS)}
+    FILTERS: ClassVar[tuple[str, ...]] = ("measures",)
     TIMED: ClassVar[tuple[str, ...]] = ("speed",)
 
     def __init__(self, frame: Frame, name: str) -> None:
@@ -77,7 +80,8 @@ class AgainstPage(Page):
         rows = rows_of(pair.a, pair.b) if pair is not None and (pair.b is not None or pair.end is not None) else []
         self.words.show(partial(view.word_lines, pair, self._trouble), [(f"locked by {self.locked_by}", "accent")])
         by_name: dict[str, Row] = {row.measure.name: row for row in rows}
-        self.table.show(list(by_name), partial(view.cells, by_name))
+        self.words.figures = partial(view.side_records, pair)
+        self.list_rows(self.table, view.records(by_name), partial(view.cells, by_name))
         if "speed" in shown:
             whole = self._other.whole.curves[self.locked_by] if self._other is not None else []
             here = self._here(pair.a.standing) if pair is not None else None

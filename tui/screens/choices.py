@@ -6,7 +6,10 @@ from dataclasses import dataclass, field
 
 from distmon.tui.view.details import Subject
 
-ASCENDING = ("rank", "node", "host", "state")
+ASCENDING = (
+    "rank", "node", "host", "state", "as listed", "run", "name", "kind", "who", "text", "command", "measure", "generation", "gpu",
+    "cause", "time",
+)  # fmt: skip
 """Columns that begin in ascending order; figures begin with the largest."""
 
 

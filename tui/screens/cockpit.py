@@ -15,6 +15,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 from distmon.core.errors import DistmonError
+from distmon.core.held import FindingsHeld
 from distmon.tui.bindings import WHILE_HELPING, Command, bindings_for, commands_for
 from distmon.tui.format import clean
 from distmon.tui.ports import Job, Player
@@ -71,6 +72,7 @@ class Cockpit(Screen[None]):
     ) -> None:
         super().__init__()
         self.facts, self.player, self.job, self.rights = facts, player, job, rights or Rights()
+        self.held = FindingsHeld()
         self.opening: tuple[str, object] | None = None
         """The screen to begin with, and its subject; the landing screen without it."""
         self.cross: float | None = None
@@ -226,7 +228,8 @@ class Cockpit(Screen[None]):
         self.bands["asked"].show(lambda palette, width, height: [Line([(f" {self._asked}", palette.style("muted"))])])
         self.bands["too_small"].show(lambda palette, width, height: chrome.too_small_lines(palette, width, height, needed))
         if self.helping:
-            self.overlays["help"].show(partial(chrome.help_lines, self.commands), [("? or Esc closes", "muted")])
+            write = partial(chrome.help_lines, self.commands, self.page.fields)
+            self.overlays["help"].show(write, [("? or Esc closes", "muted")])
         if self.question:
             answers = [(key, words) for key, (words, _) in self._answers.items()]
             self.overlays["question"].show(partial(chrome.question_lines, self.question, answers))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -18,7 +19,17 @@ from distmon.tui.screens.page import Frame, Page
 from distmon.tui.view import chart
 from distmon.tui.view.facts import Facts
 from distmon.tui.view.filters import all_hidden, literal_words, told
-from distmon.tui.view.logs import FIELDS, Feed, Lines, event_line, full_output_line, line_in_full
+from distmon.tui.view.logs import (
+    EVENT_SORTS,
+    FIELDS,
+    OUTPUT_SORTS,
+    TIME,
+    Feed,
+    Lines,
+    event_line,
+    full_output_line,
+    line_in_full,
+)
 from distmon.tui.widgets.chart import Chart
 from distmon.tui.widgets.cursor_log import CursorLog
 from distmon.tui.widgets.text_panel import TextPanel
@@ -35,6 +46,7 @@ ROUNDING_S = 0.001
 class LinesPage(Page):
     """A log and the chart over it; the crosshair is at the selected line."""
 
+    PROBLEMS = True
     FILTERS: ClassVar[tuple[str, ...]] = ("lines",)
     TIMED: ClassVar[tuple[str, ...]] = ("chart",)
     LINES = ("lines", "nothing yet")
@@ -66,6 +78,25 @@ class LinesPage(Page):
         """The lines that there are now, and notes about them."""
         raise NotImplementedError
 
+    def close_topmost(self) -> bool:
+        """As on every screen; then the cursor goes, and the lines are followed again."""
+        if super().close_topmost():
+            return True
+        if self.lines.cursor is None:
+            return False
+        self.lines.navigate("last" if self.in_time else "first")
+        return True
+
+    @property
+    def in_time(self) -> bool:
+        """Whether the lines are in order of time, the newest at the end."""
+        return self.choices.sorts["lines"] == (TIME, False)
+
+    def sorted_lines(self, lines: Lines[Any]) -> Lines[Any]:
+        """In the order that the user asked for."""
+        column, descending = self.choices.sorts["lines"]
+        return self.feed().in_order(lines, column, descending=descending)
+
     def draw_parts(self, facts: Facts, shown: set[str]) -> None:
         if "chart" in shown:
             self.chart.show(chart.throughput_chart(facts, self.time_view))
@@ -74,7 +105,9 @@ class LinesPage(Page):
             text, rank = self.choices.filters.get("lines", ""), self.choices.only_rank
             words = told(text, problems=self.choices.problems, rank=rank)
             self.lines.hidden = all_hidden(words) if self.has_lines(facts) else ""
-            self.lines.show(lines, " ".join([*words, *notes]))
+            column, descending = self.choices.sorts["lines"]
+            order = [] if self.in_time else [f"by {column}{'↓' if descending else '↑'}"]
+            self.lines.show(self.sorted_lines(lines), " ".join([*words, *order, *notes]))
         if "details" in shown:
             self.details.show(partial(line_in_full, self.entry()), [("Esc closes", "muted")])
 
@@ -104,20 +137,13 @@ class LinesPage(Page):
         if entry is not None:
             self.frame.visit(entry.at)
 
-    def close_topmost(self) -> bool:
-        if super().close_topmost():
-            return True
-        if self.lines.cursor is None:
-            return False
-        self.lines.navigate("last")
-        return True
-
 
 class Events(LinesPage):
     """What happened: launch, rounds, joins and leaves, deaths, actions, marks, notices."""
 
     BINDINGS = bindings_for("events")
     LINES = ("events", "nothing has happened yet")
+    SORTS: ClassVar[Mapping[str, tuple[str, ...]]] = {"lines": EVENT_SORTS}
 
     def __init__(self, frame: Frame, name: str) -> None:
         super().__init__(frame, name)
@@ -139,6 +165,7 @@ class Logs(LinesPage):
 
     BINDINGS = bindings_for("logs")
     LINES = ("output", "no rank has written anything yet")
+    SORTS: ClassVar[Mapping[str, tuple[str, ...]]] = {"lines": OUTPUT_SORTS}
 
     def __init__(self, frame: Frame, name: str) -> None:
         super().__init__(frame, name)

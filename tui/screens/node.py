@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import ClassVar
-
-from msgspec import to_builtins
 
 from distmon.core.events import GpuReading
 from distmon.tui.bindings import bindings_for
@@ -13,6 +12,7 @@ from distmon.tui.screens.arrange import Rows
 from distmon.tui.screens.page import Frame, Page
 from distmon.tui.view import node_page, nodes
 from distmon.tui.view.facts import Facts
+from distmon.tui.view.listing import sorts_of
 from distmon.tui.view.node_page import GpuKey
 from distmon.tui.widgets.chart import Chart
 from distmon.tui.widgets.heatmap import HeatMap
@@ -25,6 +25,10 @@ class NodeDetail(Page):
     """Shows the node that it was opened at, or else the first."""
 
     BINDINGS = bindings_for("node")
+    SORTS: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "gpus": sorts_of(node_page.GPU_COLUMNS), "processes": sorts_of(node_page.PROCESS_COLUMNS),
+    }  # fmt: skip
+    FILTERS: ClassVar[tuple[str, ...]] = ("gpus", "processes")
     TIMED: ClassVar[tuple[str, ...]] = ("load", "power")
 
     def __init__(self, frame: Frame, name: str) -> None:
@@ -73,13 +77,13 @@ class NodeDetail(Page):
         self.load.show(node_page.load_chart(facts, node, view))
         self.power.show(node_page.power_chart(facts, node, view))
         gpus = self._readings = node_page.gpu_keys(node)
-        self.gpus.figures = lambda keys: [to_builtins(gpus[key]) for key in keys]
-        self.gpus.show(list(gpus), partial(node_page.gpu_cells, gpus))
+        self.list_rows(self.gpus, node_page.gpu_records(gpus), partial(node_page.gpu_cells, gpus))
         processes = node_page.process_keys(facts, node)
-        self.processes.figures = lambda found: [{"rank": rank, **to_builtins(processes[rank] or {})} for rank in found]
-        self.processes.show(list(processes), partial(node_page.process_cells, facts, processes))
+        records = node_page.process_records(facts, processes)
+        self.list_rows(self.processes, records, partial(node_page.process_cells, facts, processes))
         self.cores.show(*node_page.core_heat(node))
         state = nodes.state_of(facts, node)
+        self.readings.figures = partial(node_page.reading_records, node)
         self.readings.show(
             lambda palette, width, height: nodes.detail(facts, node.node, palette, width), [(state, "muted")]
         )

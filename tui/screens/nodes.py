@@ -8,11 +8,12 @@ from typing import ClassVar
 
 from distmon.tui.bindings import bindings_for
 from distmon.tui.screens.arrange import Rows
-from distmon.tui.screens.overview import departure, matches
+from distmon.tui.screens.overview import departure
 from distmon.tui.screens.page import Frame, Page
 from distmon.tui.view import node_table, nodes
 from distmon.tui.view.facts import Facts
 from distmon.tui.view.filters import all_hidden, read_filter, told
+from distmon.tui.view.listing import matches
 from distmon.tui.view.measures import UNIT_MEASURES
 from distmon.tui.view.node_table import Unit
 from distmon.tui.widgets.heatmap import HeatMap
@@ -24,6 +25,7 @@ class Nodes(Page):
     """Heat map and table; Enter on either opens the node."""
 
     BINDINGS = bindings_for("nodes")
+    PROBLEMS = True
     SORTS: ClassVar[Mapping[str, tuple[str, ...]]] = {"nodes": node_table.SORTS}
     FILTERS: ClassVar[tuple[str, ...]] = ("nodes",)
 

@@ -10,15 +10,16 @@ from distmon.tui.bindings import bindings_for
 from distmon.tui.screens.arrange import Arrangement, Box, Situation, arrange
 from distmon.tui.screens.page import Frame, Page
 from distmon.tui.view import chart, node_table, nodes, ranks, split
-from distmon.tui.view.details import details_lines, details_title
+from distmon.tui.view.details import details_figures, details_lines, details_title
 from distmon.tui.view.facts import Facts
-from distmon.tui.view.filters import Filter, all_hidden, read_filter, told
+from distmon.tui.view.filters import all_hidden, read_filter, told
+from distmon.tui.view.listing import matches
 from distmon.tui.view.logs import Feed, event_line, output_line
 from distmon.tui.widgets.cards import Cards
 from distmon.tui.widgets.chart import Chart
 from distmon.tui.widgets.log_view import LogView
 from distmon.tui.widgets.panel import Panel
-from distmon.tui.widgets.rows import Cell, RowsPanel
+from distmon.tui.widgets.rows import RowsPanel
 from distmon.tui.widgets.table import Table
 from distmon.tui.widgets.text_panel import TextPanel
 
@@ -28,6 +29,8 @@ Writer = Callable[[Facts], None]
 
 class Overview(Page):
     """Six panels, and the details of what is selected in them."""
+
+    PROBLEMS = True
 
     BINDINGS = bindings_for("overview")
     TIMED: ClassVar[tuple[str, ...]] = ("throughput",)
@@ -89,6 +92,7 @@ class Overview(Page):
         self.chart.show(chart.throughput_chart(facts, self.time_view))
 
     def _draw_split(self, facts: Facts) -> None:
+        self.split.figures = partial(split.figures, facts)
         self.split.show(partial(split.split_lines, facts), split.split_caption(facts))
 
     def _draw_ranks(self, facts: Facts) -> None:
@@ -146,6 +150,7 @@ class Overview(Page):
         subject = self.choices.details
         if subject is not None:
             write = partial(details_lines, facts, subject)
+            self.details.figures = partial(details_figures, facts, subject)
             self.details.show(write, [("Esc closes", "muted")], details_title(facts, subject))
 
     def drawn_with(self, panel: str) -> tuple[str, ...]:
@@ -206,12 +211,3 @@ def departure(
         return None
     instead = f"; {kind} {name(model.selected)} is selected" if model.selected is not None else ""
     return gone, f"{kind} {name(gone)} left{instead}"
-
-
-def matches(wanted: Filter, shown: int, total: int, *, problems: bool) -> list[Cell]:
-    """What hides rows of a table, and how many pass it; or what is wrong with the filter."""
-    words = told(wanted.text, problems=problems)
-    if not words:
-        return []
-    passed = (wanted.error, "bad") if wanted.error else (f"{shown:,} of {total:,}", "text")
-    return [(" ".join(words) + " ", "accent"), passed]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import ClassVar, Protocol
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import ClassVar, Protocol, TypeVar
 
 from textual import events
 from textual.app import ComposeResult
 from textual.widget import Widget
 
+from distmon.core.held import FindingsHeld
 from distmon.tui.ports import Job, Player
 from distmon.tui.rights import Rights
 from distmon.tui.screens.arrange import Box, Rows, in_rows, is_boxed, is_single, one_panel
@@ -16,11 +17,15 @@ from distmon.tui.screens.board import Board
 from distmon.tui.screens.choices import Choices
 from distmon.tui.view.chart import TimeView
 from distmon.tui.view.facts import Facts
+from distmon.tui.view.filters import all_hidden, read_filter, told
+from distmon.tui.view.listing import LISTED, Record, in_order, matches, passing
 from distmon.tui.widgets.chart import Chart
 from distmon.tui.widgets.heatmap import HeatMap
 from distmon.tui.widgets.panel import Panel
-from distmon.tui.widgets.rows import RowsPanel
+from distmon.tui.widgets.rows import Cell, RowsPanel
+from distmon.tui.widgets.table import Table
 
+K = TypeVar("K", bound=Hashable)
 WINDOWS_S = (None, 60.0, 300.0, 900.0)
 """Time windows of charts; None is the whole session."""
 
@@ -32,6 +37,8 @@ class Frame(Protocol):
     cross: float | None
     """The moment that the crosshair of all charts is on."""
     player: Player | None
+    held: FindingsHeld
+    """How long each finding held, as far as this view has seen the session."""
     job: Job | None
     rights: Rights
 
@@ -79,6 +86,8 @@ class Page(Board):
     """Per panel that can be sorted, its columns; where another one has the focus, the last of them is sorted."""
     FILTERS: ClassVar[tuple[str, ...]] = ()
     """Panels whose rows can be filtered; where another one has the focus, the last of them is filtered."""
+    PROBLEMS: ClassVar[bool] = False
+    """Whether rows that need no look can be hidden."""
     TIMED: ClassVar[tuple[str, ...]] = ()
     """Panels that show the crosshair: as it moves, they are drawn and no others."""
     TYPED: ClassVar[bool] = False
@@ -89,7 +98,9 @@ class Page(Board):
         super().__init__(self.plan, id=f"{name}_screen")
         self.screen_name = name
         self.frame = frame
-        self.choices = Choices()
+        self.choices = Choices(sorts={panel: (columns[0], False) for panel, columns in self.SORTS.items()})
+        self.fields: dict[str, tuple[str, ...]] = {}
+        """Per panel that `list_rows` has shown, what a filter can ask of its rows."""
         self.panels: dict[str, Panel] = {}
         self.others: list[Widget] = []
         self._arranged_for: object = None
@@ -340,8 +351,8 @@ class Page(Board):
             return
         change(panel, self.SORTS[panel])
         column, descending = self.choices.sorts[panel]
-        words = column.replace("_", " ")
-        self.frame.say(f"{panel} by {words}, {'largest' if descending else 'smallest'} first")
+        by = f"by {column.replace('_', ' ')}, {'largest' if descending else 'smallest'} first"
+        self.frame.say(f"{panel} {by if column != LISTED else column + (', from behind' if descending else '')}")
         self.redraw(*self.drawn_with(panel))
 
     def on_rows_panel_sort_asked(self, event: RowsPanel.SortAsked) -> None:
@@ -350,8 +361,23 @@ class Page(Board):
             self.choices.sort_by(name, event.column)
             self.redraw(*self.drawn_with(name))
 
+    def list_rows(
+        self, table: Table[K], records: Mapping[K, Record], cells: Callable[[K], Sequence[Cell]], caption: Sequence[Cell] = ()
+    ) -> None:
+        """Shows the rows of a table through its filter and in its order, by their records, which a file gets."""
+        name = str(table.id)
+        self.fields[name] = tuple(dict.fromkeys(field for record in records.values() for field in record))
+        wanted = read_filter(self.choices.filters.get(name, ""), self.fields[name])
+        column, descending = self.choices.sorts[name]
+        value = next((c.figure or c.key for c in table.columns if c.key == column), column)
+        keys = in_order(passing(records, wanted), records, value, descending=descending)
+        table.sort_key, table.descending = column, descending
+        table.hidden = all_hidden(told(wanted.text)) if records else ""
+        table.figures = lambda found: [records[key] for key in found]
+        table.show(keys, cells, [*matches(wanted, len(keys), len(records), problems=False), *caption])
+
     def toggle_problems(self) -> None:
-        if not self.FILTERS:
+        if not self.PROBLEMS:
             self.frame.say("there is nothing to hide here")
             return
         self.choices.problems = not self.choices.problems

@@ -9,12 +9,13 @@ from typing import ClassVar
 from distmon.core.recent import differences, recent
 from distmon.tui.bindings import bindings_for
 from distmon.tui.screens.arrange import Rows, is_boxed
-from distmon.tui.screens.overview import departure, matches
+from distmon.tui.screens.overview import departure
 from distmon.tui.screens.page import Frame, Page
 from distmon.tui.view import ranks, ripples
-from distmon.tui.view.details import details_lines, details_title
+from distmon.tui.view.details import details_figures, details_lines, details_title
 from distmon.tui.view.facts import Facts
 from distmon.tui.view.filters import all_hidden, read_filter, told
+from distmon.tui.view.listing import matches
 from distmon.tui.view.measures import RANK_MEASURES
 from distmon.tui.widgets.chart import Chart
 from distmon.tui.widgets.heatmap import HeatMap
@@ -28,6 +29,7 @@ class Ranks(Page):
     """Heat map, band over ranks, time x rank, and the table. One rank is selected in all of them."""
 
     BINDINGS = bindings_for("ranks")
+    PROBLEMS = True
     TIMED: ClassVar[tuple[str, ...]] = ("band", "ripple")
     SORTS: ClassVar[Mapping[str, tuple[str, ...]]] = {"ranks": ("differs", *ranks.SORTS)}
     FILTERS: ClassVar[tuple[str, ...]] = ("ranks",)
@@ -82,6 +84,7 @@ class Ranks(Page):
                 self._follow_departure(*note)
         if "details" in shown and self.choices.details is not None:
             subject = self.choices.details
+            self.details.figures = partial(details_figures, facts, subject)
             self.details.show(
                 partial(details_lines, facts, subject), [("Esc closes", "muted")], details_title(facts, subject)
             )

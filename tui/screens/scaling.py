@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 from textual import work
 
@@ -22,6 +24,7 @@ from distmon.tui.screens.page import Frame, Page
 from distmon.tui.sweeps import Progress, sweeps_in
 from distmon.tui.view import scaling as view
 from distmon.tui.view.facts import Facts
+from distmon.tui.view.listing import sorts_of
 from distmon.tui.view.scaling import LIVE, Run
 from distmon.tui.widgets.rows import RowsPanel
 from distmon.tui.widgets.table import Table
@@ -38,6 +41,8 @@ class ScalingPage(Page):
     """Recordings are read one at a time beside the screen, and kept."""
 
     BINDINGS = bindings_for("scaling")
+    SORTS: ClassVar[Mapping[str, tuple[str, ...]]] = {"runs": sorts_of(view.COLUMNS)}
+    FILTERS: ClassVar[tuple[str, ...]] = ("runs",)
 
     def __init__(self, frame: Frame, name: str) -> None:
         super().__init__(frame, name)
@@ -68,8 +73,11 @@ class ScalingPage(Page):
         baseline = self.baseline if self.baseline is not None else self._smallest()
         caption = view.sweep_words(self._sweeps)
         caption += [(f"against {self._runs[baseline].name}", "accent")] if baseline is not None else []
-        self.table.show(list(self._runs), partial(view.cells, self._runs, baseline), caption)
+        records = view.records(self._runs, baseline)
+        self.list_rows(self.table, records, partial(view.cells, self._runs, baseline), caption)
+        self.bars.figures = lambda: [record for record in records.values() if record["samples_per_s"] is not None]
         self.bars.show(partial(view.bar_lines, self._runs, baseline))
+        self.laws.figures = partial(view.law_records, self._laws)
         self.laws.show(partial(view.law_lines, self._laws))
 
     def _look_for_sweeps(self) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 from textual import work
 from textual.message import Message
@@ -27,6 +28,7 @@ from distmon.tui.screens.arrange import Rows
 from distmon.tui.screens.page import Frame, Page
 from distmon.tui.view import sessions as view
 from distmon.tui.view.facts import Facts
+from distmon.tui.view.listing import sorts_of
 from distmon.tui.widgets.rows import RowsPanel
 from distmon.tui.widgets.table import Table
 from distmon.tui.widgets.text_panel import TextPanel
@@ -39,6 +41,8 @@ class Sessions(Page):
     """The list is read anew each time that the screen is turned to; whole recordings only when asked, beside the screen."""
 
     BINDINGS = bindings_for("sessions")
+    SORTS: ClassVar[Mapping[str, tuple[str, ...]]] = {"recordings": sorts_of(view.COLUMNS)}
+    FILTERS: ClassVar[tuple[str, ...]] = ("recordings",)
 
     @dataclass
     class OpenAsked(Message):
@@ -77,7 +81,7 @@ class Sessions(Page):
     def draw_parts(self, facts: Facts, shown: set[str]) -> None:
         base = self._known.get(self.base or "")
         caption = [(f"base {base.path.name}", "accent")] if base is not None else []
-        self.table.show(list(self._known), partial(view.cells, self._known, self.base), caption)
+        self.list_rows(self.table, view.records(self._known), partial(view.cells, self._known, self.base), caption)
         self.text.show(partial(view.text_lines, self._said), title=self._title)
 
     def _selected(self) -> Glance | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import ClassVar
 
@@ -11,6 +12,7 @@ from distmon.tui.screens.arrange import Rows
 from distmon.tui.screens.page import Frame, Page
 from distmon.tui.view import timeline
 from distmon.tui.view.facts import Facts
+from distmon.tui.view.listing import sorts_of
 from distmon.tui.widgets.lanes import Lanes
 from distmon.tui.widgets.rows import RowsPanel
 from distmon.tui.widgets.table import Table
@@ -21,6 +23,8 @@ class Timeline(Page):
     """Zoom and pan as in charts; Enter on a generation shows its moment."""
 
     BINDINGS = bindings_for("timeline")
+    SORTS: ClassVar[Mapping[str, tuple[str, ...]]] = {"generations": sorts_of(timeline.GENERATION_COLUMNS)}
+    FILTERS: ClassVar[tuple[str, ...]] = ("generations",)
     TIMED: ClassVar[tuple[str, ...]] = ("lanes",)
 
     def __init__(self, frame: Frame, name: str) -> None:
@@ -44,10 +48,13 @@ class Timeline(Page):
         if "generations" in shown:
             spans = {found.generation: found for found in generation_spans(facts.state)}
             self._starts = {number: found.assigned or found.first_step for number, found in spans.items()}
-            self.generations.show(list(spans), partial(timeline.generation_cells, spans, facts.origin))
+            records = timeline.generation_records(spans, facts.origin)
+            self.list_rows(self.generations, records, partial(timeline.generation_cells, spans, facts.origin))
         if "lost" in shown:
+            self.lost.figures = partial(timeline.lost_records, facts)
             self.lost.show(partial(timeline.lost_lines, facts))
         if "changes" in shown:
+            self.changes.figures = partial(timeline.change_records, facts)
             self.changes.show(partial(timeline.change_lines, facts))
 
     def on_rows_panel_selected(self, event: RowsPanel.Selected) -> None:

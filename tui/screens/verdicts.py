@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
+from typing import ClassVar
+
+from textual import work
+from textual.worker import get_current_worker
 
 from distmon.core.finding import Key
+from distmon.core.held import FindingsHeld
 from distmon.tui.bindings import bindings_for
+from distmon.tui.ports import Player
 from distmon.tui.screens.arrange import Rows
 from distmon.tui.screens.page import Frame, Page
 from distmon.tui.view import split, verdict_page
 from distmon.tui.view.facts import Facts
+from distmon.tui.view.listing import sorts_of
 from distmon.tui.widgets.rows import RowsPanel
 from distmon.tui.widgets.table import Table
 from distmon.tui.widgets.text_panel import TextPanel
@@ -19,10 +27,13 @@ class Verdicts(Page):
     """The list, the selected one in full, and the split of the step that they speak of."""
 
     BINDINGS = bindings_for("verdicts")
+    SORTS: ClassVar[Mapping[str, tuple[str, ...]]] = {"verdicts": sorts_of(verdict_page.COLUMNS)}
+    FILTERS: ClassVar[tuple[str, ...]] = ("verdicts",)
 
     def __init__(self, frame: Frame, name: str) -> None:
         super().__init__(frame, name)
         self.choices.focused = "verdicts"
+        self._asked = self._reading = False
         self.table: Table[Key] = Table(
             "verdicts", 1, verdict_page.COLUMNS, empty="nothing holds the job back as far as is seen", id="verdicts"
         )
@@ -34,12 +45,40 @@ class Verdicts(Page):
         return [(2, [("verdicts", 1)]), (3, [("finding", 3), ("split", 2)])]
 
     def draw_parts(self, facts: Facts, shown: set[str]) -> None:
-        found = verdict_page.by_key(facts.verdicts)
-        self.table.show(list(found), partial(verdict_page.cells, found))
-        selected = self.table.model.selected
-        key = selected if selected in found else next(iter(found), None)
-        self.text.show(partial(verdict_page.lines, facts, key), [("Enter goes there", "muted")])
+        found = verdict_page.findings(facts, self.frame.held)
+        note = [("reading what held earlier ...", "muted")] if self._reading else []
+        self.list_rows(self.table, verdict_page.records(found), partial(verdict_page.cells, found), note)
+        key = self.table.model.selected or next(iter(self.table.model.keys), None)
+        one = found.get(key) if key is not None else None
+        self.text.figures = lambda: [verdict_page.record(one.verdict)] if one is not None else []
+        self.text.show(partial(verdict_page.lines, facts, one), [("Enter goes there", "muted")])
+        self.split.figures = partial(split.figures, facts)
         self.split.show(partial(split.split_lines, facts), split.split_caption(facts))
+
+    # --- what held earlier ----------------------------------------------------------------------------------------
+
+    def take_focus(self) -> None:
+        """What happens now is followed as it goes; a recording is read through once, beside the screen."""
+        player = self.frame.player
+        if player is not None and player.present is None and not self._asked:
+            self._asked = self._reading = True
+            self._read(player)
+        super().take_focus()
+
+    @work(thread=True)
+    def _read(self, player: Player) -> None:
+        worker = get_current_worker()
+        held = player.findings_held(lambda: not worker.is_cancelled)
+        if not worker.is_cancelled:
+            self.app.call_from_thread(self._took, held)
+
+    def _took(self, held: FindingsHeld | None) -> None:
+        self._reading = False
+        if held is not None:
+            self.frame.held = held
+        self.redraw()
+
+    # --- what the user does ---------------------------------------------------------------------------------------
 
     def on_rows_panel_selected(self, event: RowsPanel.Selected) -> None:
         self.redraw()
@@ -47,9 +86,10 @@ class Verdicts(Page):
     def on_rows_panel_opened(self, event: RowsPanel.Opened) -> None:
         """To the rank or the node that it names."""
         key: Key | None = event.panel.model.selected
-        verdict = verdict_page.by_key(self.frame.facts.verdicts).get(key) if key is not None else None
-        if verdict is None:
+        found = verdict_page.findings(self.frame.facts, self.frame.held).get(key) if key is not None else None
+        if found is None:
             return
+        verdict = found.verdict
         node = next((n.node for n in self.frame.facts.state.nodes.values() if verdict.host and n.host == verdict.host), None)
         if verdict.rank is not None:
             self.frame.go("ranks", verdict.rank)

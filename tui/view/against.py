@@ -20,7 +20,7 @@ COLUMNS = (
     Column("a", "A", 11, importance=2, grow=1, widest=16),
     Column("b", "B", 11, importance=3, grow=1, widest=16),
     Column("difference", "B-A", 11, importance=1, grow=1, widest=16),
-    Column("percent", "%", 8, importance=4),
+    Column("percent", "%", 8, importance=4, figure="difference_percent"),
     Column("better", "", 6, "left", importance=5),
 )
 EMPTY = "nothing is beside this session yet: o lists the recordings, and i there puts the selected one here"
@@ -99,6 +99,38 @@ def cells(rows: dict[str, Row], key: str) -> Sequence[Cell]:
     )
 
 
+def records(rows: dict[str, Row]) -> dict[str, dict[str, object]]:
+    """The same for a file; each row's values are in its unit."""
+    return {
+        name: {
+            "measure": name,
+            "unit": row.measure.unit,
+            "a": row.a,
+            "b": row.b,
+            "difference": row.difference,
+            "difference_percent": row.percent,
+            "better": _better(row)[0],
+        }
+        for name, row in rows.items()
+    }
+
+
+def side_records(pair: Pair | None) -> list[dict[str, object]]:
+    """Where A and B stand, for a file."""
+    sides = () if pair is None else (("A", pair.a_name, pair.a), ("B", pair.b_name, pair.b))
+    return [
+        {
+            "session": letter,
+            "name": name,
+            "step": side.standing.step if side is not None else None,
+            "time_s": side.standing.time_s if side is not None else None,
+            "epoch": side.standing.epoch if side is not None else None,
+            "ranks": side.ranks if side is not None else None,
+        }
+        for letter, name, side in sides
+    ]
+
+
 def _better(row: Row) -> tuple[str, str]:
     difference = row.difference
     if difference is None:
@@ -157,6 +189,8 @@ def speed_chart(
         interval_s=max(last / longest, 1e-3),
         axis_words=duration if lock == "time" else _number,
         cross=cross,
+        figure="samples_per_s",
+        axis_figure="at_s" if lock == "time" else lock,
         caption=(("A ", "series0"), ("B ", "series1"), (f"samples/s by {lock}", "muted")),
         empty="no speed by epoch: its length was not seen" if lock == "epoch" else "no samples were seen yet",
     )

@@ -44,6 +44,7 @@ def throughput_chart(facts: Facts, view: TimeView) -> ChartData:
         log=view.log,
         caption=_caption(facts, view.window_s),
         empty=facts.steady.reason or "no steps yet",
+        figure="samples_per_s",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from distmon.tui.bindings import Command, key_name
@@ -96,8 +97,10 @@ def tab_at(current: str, width: int, x: int) -> str | None:
     return before[-1] if before else None
 
 
-def help_lines(commands: list[Command], palette: Palette, width: int, height: int) -> list[Line]:
-    """Every command with all of its keys, by group."""
+def help_lines(
+    commands: list[Command], fields: Mapping[str, Sequence[str]], palette: Palette, width: int, height: int
+) -> list[Line]:
+    """Every command with all of its keys, by group; `fields` are those that a filter can ask of the screen's own tables."""
     style = palette.style
     lines: list[Line] = []
     group = ""
@@ -110,7 +113,7 @@ def help_lines(commands: list[Command], palette: Palette, width: int, height: in
         lines.append(Line([("  " + fit(keys, 14), style("key")), (command.help, style("text"))]))
     lines += [Line(), Line([("Filters (/): all terms must hold", style("accent", bold=True))])]
     lines += [Line([("  " + fit(term, 20), style("key")), (meaning, style("text"))]) for term, meaning in LANGUAGE]
-    for rows, names in (("ranks", ranks.FIELDS), ("nodes", node_table.FIELDS), ("lines", logs.FIELDS)):
+    for rows, names in (("ranks", ranks.FIELDS), ("nodes", node_table.FIELDS), ("lines", logs.FIELDS), *fields.items()):
         lines += wrapped(f"fields of {rows}: {' '.join(names)}", width - 2, style("text"), "  ")
     legend = "● good  ◐ starting  ○ idle  ▲ look here  ✖ dead or failed  ✔ ended  – not measured: Enter says why"
     bar = f"{SPARKS[USUAL_LEVEL]} a usual step  {SPARKS[HIGHEST_LEVEL]} three times as long"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from distmon.core.finding import CALM
 from distmon.tui.format import clean, duration
 from distmon.tui.theme import Palette
-from distmon.tui.view import nodes, rank_detail
+from distmon.tui.view import node_table, nodes, rank_detail, ranks, verdict_page
 from distmon.tui.view.facts import Facts
 from distmon.tui.view.verdict_page import gain_words
 from distmon.tui.view.wrap import wrapped
@@ -24,6 +24,16 @@ def details_title(facts: Facts, subject: Subject) -> str:
         node = facts.state.nodes.get(str(key))
         return f"node {nodes.name_of(node) if node else clean(str(key))}"
     return f"rank {key}"
+
+
+def details_figures(facts: Facts, subject: Subject) -> list[dict[str, object]]:
+    """The same for a file."""
+    kind, key = subject
+    if kind == "rank" and isinstance(key, int):
+        return ranks.figures(facts, [key]) if key in facts.ranks else []
+    if kind == "node":
+        return node_table.with_units(facts, [str(key)]) if key in facts.state.nodes else []
+    return [verdict_page.record(verdict) for verdict in facts.verdicts]
 
 
 def details_lines(facts: Facts, subject: Subject, palette: Palette, width: int, height: int) -> list[Line]:

@@ -22,6 +22,9 @@ E = TypeVar("E", bound=LogEntry | OutputLine)
 
 FIELDS = ("rank", "host", "at", "out", "severity")
 """What a filter can ask of a line; `at` is the time of day, `out` is stdout or stderr."""
+TIME = "time"
+EVENT_SORTS, OUTPUT_SORTS = (TIME, "severity", "rank", "host"), (TIME, "rank", "host", "out")
+_SEVERITIES = {"info": 0, "warning": 1, "error": 2}
 SAME_WITHIN_S = 2.0
 """The same text of another rank so soon after is the same line."""
 _REMEMBERED = 4_000
@@ -52,6 +55,10 @@ class Feed(Generic[E]):
         self._next = 0
         self._series = object()
         """Stands for the lines of one log that passed one filter."""
+        self._order: object = None
+        """By what lines were sorted last, with the object that stands for them, and the lines as they were then."""
+        self._order_series = object()
+        self._sorted: tuple[tuple[int, int], list[Kept[E]]] | None = None
         self._read: list[Kept[E]] = []
         """All that was kept when a line that a reader has in view was about to be dropped; not added to, and so bounded."""
         self._filter: tuple[int | None, Filter, bool] = (None, Filter(""), False)
@@ -95,6 +102,22 @@ class Feed(Generic[E]):
         elif not self._read or reads_from > self._read[-1].number:
             self._read = before
         return Lines(self._shown, self._write, self._series, self._next - 1)
+
+    def in_order(self, lines: Lines[E], column: str, *, descending: bool) -> Lines[E]:
+        """The same lines by when they were written, or by one of their fields; those of one value stay in order of time."""
+        if column == TIME and not descending:
+            return lines
+        order, made_of = (lines.series, column, descending), (self._next, len(lines))
+        if self._order != order:
+            self._order, self._order_series, self._sorted = order, object(), None
+        if self._sorted is None or self._sorted[0] != made_of:
+            kept = list(lines.kept)
+            if column == TIME:
+                kept.reverse()
+            else:
+                kept.sort(key=lambda one: _field(one.entry, column), reverse=descending)
+            self._sorted = made_of, kept
+        return Lines(self._sorted[1], self._write, self._order_series, lines.newest, in_time=False)
 
     @property
     def _shown(self) -> Sequence[Kept[E]]:
@@ -149,6 +172,14 @@ class Feed(Generic[E]):
         return not wanted or wanted.passes(_fields(entry), entry.text)
 
 
+def _field(entry: LogEntry | OutputLine, column: str) -> tuple[bool, float, str]:
+    """To sort by: numbers before texts, and what has no value last."""
+    value = _fields(entry).get(column)
+    if isinstance(entry, LogEntry) and column == "severity":
+        value = _SEVERITIES[entry.severity]
+    return (False, float(value), "") if isinstance(value, int | float) else (True, 0.0, str(value or "~"))
+
+
 def _is_problem(entry: LogEntry | OutputLine) -> bool:
     return entry.severity != "info" if isinstance(entry, LogEntry) else entry.output == "stderr"
 
@@ -166,14 +197,47 @@ def _output_fields(rank: int, host: str, at: float, output: str) -> dict[str, fl
 
 
 class Lines(Sequence[LogLine], Generic[E]):
-    """A view of kept entries that writes only those asked for. `newest` is the number of the last line that there is."""
+    """A view of kept entries that writes only those asked for. `newest` is the number of the last line that there is.
 
-    def __init__(self, kept: Sequence[Kept[E]], write: Callable[[Kept[E]], LogLine], series: object, newest: int) -> None:
-        self._kept, self._write = kept, write
-        self.series, self.newest = series, newest
+    Where they are not `in_time`, their numbers are in any order, and what is to be seen first is at the top.
+    """
+
+    def __init__(
+        self,
+        kept: Sequence[Kept[E]],
+        write: Callable[[Kept[E]], LogLine],
+        series: object,
+        newest: int,
+        *,
+        in_time: bool = True,
+    ) -> None:
+        self.kept, self._write = kept, write
+        self.series, self.newest, self.in_time = series, newest, in_time
+        self._places: dict[int, int] | None = None
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self.kept)
+
+    def index_of(self, number: int) -> int | None:
+        """Where the line of a number is; None where it is not there."""
+        if not self.kept:
+            return None
+        if self.in_time:
+            index = number - self.kept[0].number
+            return index if 0 <= index < len(self.kept) else None
+        if self._places is None:
+            self._places = {kept.number: index for index, kept in enumerate(self.kept)}
+        return self._places.get(number)
+
+    def record(self, index: int) -> dict[str, object]:
+        """A line for a file; its moment in seconds since the epoch."""
+        kept = self.kept[index]
+        entry = kept.entry
+        if isinstance(entry, OutputLine):
+            who: dict[str, object] = {"ranks": list(kept.ranks), "host": entry.host, "stream": entry.output}
+            return {"at_s": entry.at, **who, "text": entry.text}
+        who = {"severity": entry.severity, "rank": entry.rank, "host": entry.host, "times": entry.count}
+        return {"at_s": entry.at, **who, "text": entry.text}
 
     @overload
     def __getitem__(self, index: int) -> LogLine: ...
@@ -181,14 +245,14 @@ class Lines(Sequence[LogLine], Generic[E]):
     def __getitem__(self, index: slice) -> Sequence[LogLine]: ...
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            start, stop, _ = index.indices(len(self._kept))
+            start, stop, _ = index.indices(len(self.kept))
             from_end = (
-                [self._kept[i] for i in range(start, stop)]
+                [self.kept[i] for i in range(start, stop)]
                 if stop - start < 200
-                else list(islice(self._kept, start, stop))
+                else list(islice(self.kept, start, stop))
             )
             return [self._write(kept) for kept in from_end]
-        return self._write(self._kept[index])
+        return self._write(self.kept[index])
 
 
 def event_line(kept: Kept[LogEntry]) -> LogLine:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from msgspec import to_builtins
+
 from distmon.core.events import GpuReading, ProcessReading
 from distmon.core.state import NodeState
 from distmon.tui.format import MISSING, age, clean, percent, size, watts
 from distmon.tui.theme import Palette
 from distmon.tui.view.chart import TimeView, events_of
 from distmon.tui.view.facts import Facts
+from distmon.tui.view.listing import flat
 from distmon.tui.view.measures import whole
 from distmon.tui.view.node_readings import OLD_S
 from distmon.tui.view.node_table import ranks_by_node
@@ -23,15 +26,15 @@ from distmon.tui.widgets.rows import Cell
 from distmon.tui.widgets.table import Column
 
 GPU_COLUMNS = (
-    Column("gpu", "gpu", 5, "left"),
-    Column("utilization", "util", 4, importance=1),
-    Column("memory", "memory", 12, importance=2),
-    Column("power", "power", 12, importance=3),
-    Column("temperature", "°C", 4, importance=4),
-    Column("clock", "MHz", 5, importance=7),
-    Column("fan", "fan", 4, importance=9),
-    Column("pcie", "pcie B/s", 8, importance=10),
-    Column("nvlink", "nvlink", 8, importance=11),
+    Column("gpu", "gpu", 5, "left", figure="index"),
+    Column("utilization", "util", 4, importance=1, figure="utilization_percent"),
+    Column("memory", "memory", 12, importance=2, figure="memory_used_bytes"),
+    Column("power", "power", 12, importance=3, figure="power_w"),
+    Column("temperature", "°C", 4, importance=4, figure="temperature_c"),
+    Column("clock", "MHz", 5, importance=7, figure="sm_clock_mhz"),
+    Column("fan", "fan", 4, importance=9, figure="fan_percent"),
+    Column("pcie", "pcie B/s", 8, importance=10, figure="pcie_received_bytes_per_s"),
+    Column("nvlink", "nvlink", 8, importance=11, figure="nvlink_received_bytes_per_s"),
     Column("ranks", "ranks", 6, "left", importance=5),
     Column("state", "state", 12, "left", importance=6, grow=3, widest=60),
     Column("name", "name", 12, "left", importance=8, grow=2, widest=32),
@@ -40,8 +43,8 @@ PROCESS_COLUMNS = (
     Column("rank", "rank", 5),
     Column("pid", "pid", 8, importance=2),
     Column("state", "state", 11, "left", importance=1),
-    Column("cpu", "cpu", 5, importance=3),
-    Column("memory", "memory", 7, importance=4),
+    Column("cpu", "cpu", 5, importance=3, figure="cpu_percent"),
+    Column("memory", "memory", 7, importance=4, figure="memory_bytes"),
     Column("threads", "threads", 7, importance=6),
     Column("step", "step", 7, importance=5, grow=1, widest=12),
 )
@@ -108,6 +111,27 @@ def process_cells(facts: Facts, processes: dict[int, ProcessReading | None], ran
     )
 
 
+def gpu_records(gpus: dict[GpuKey, GpuReading]) -> dict[GpuKey, dict[str, object]]:
+    """All that was read of each, for a file."""
+    return {key: to_builtins(gpu) for key, gpu in gpus.items()}
+
+
+def process_records(facts: Facts, processes: dict[int, ProcessReading | None]) -> dict[int, dict[str, object]]:
+    """What was read of each process, with its rank's state and step."""
+    found: dict[int, dict[str, object]] = {}
+    for rank, process in processes.items():
+        row = facts.ranks.get(rank)
+        known = {"pid": row.pid, "state": row.state, "step": row.step} if row is not None else {}
+        found[rank] = {"rank": rank, **known, **(to_builtins(process) if process is not None else {})}
+    return found
+
+
+def reading_records(node: NodeState) -> list[dict[str, object]]:
+    """Every value of the last sample by its path, which ends in its unit."""
+    sample = to_builtins(node.sample) if node.sample is not None else {}
+    return [{"reading": name, "value": value} for name, value in flat(sample)]
+
+
 def core_heat(node: NodeState) -> tuple[HeatData[int], Callable[[int], str]]:
     """Each core by its load; one that is off has no value."""
     sample = node.sample
@@ -134,13 +158,13 @@ def load_chart(facts: Facts, node: NodeState, view: TimeView) -> ChartData:
     if node.gpu_history:
         series.insert(0, _series("gpu", node.gpu_history, "series1"))
     caption = (*((f"{s.label} ", s.role) for s in series), ("%", "muted"))
-    return replace(_history_chart(facts, series, view, caption), highest=100.0)
+    return replace(_history_chart(facts, series, view, caption), highest=100.0, figure="percent")
 
 
 def power_chart(facts: Facts, node: NodeState, view: TimeView) -> ChartData:
     """Power of the last minutes, in watts."""
     series = _series("power", node.power_history, "series2")
-    return _history_chart(facts, [series], view, (("W", "muted"),))
+    return replace(_history_chart(facts, [series], view, (("W", "muted"),)), figure="power_w")
 
 
 def _series(label: str, history: Sequence[tuple[float, float | None]], role: str) -> Series:

@@ -45,7 +45,7 @@ def ripple(measure: RankMeasure, lately: Recent, order: Sequence[int], cross: fl
     rows = [lately.rows[rank] for rank in ranks]
     scale = measure.scale(value for row in rows for value in row)
     caption = ((f"{measure.title} · ", "accent"), ("step ms by second", "muted"))
-    return RippleData(lately.start, lately.seconds, ranks, rows, scale, caption, cross)
+    return RippleData(lately.start, lately.seconds, ranks, rows, scale, caption, cross, f"{measure.name}_s")
 
 
 def band_chart(facts: Facts, measure: RankMeasure, lately: Recent, view: TimeView) -> ChartData:
@@ -64,5 +64,6 @@ def band_chart(facts: Facts, measure: RankMeasure, lately: Recent, view: TimeVie
         cross=view.cross,
         log=view.log,
         words=milliseconds,
+        figure=f"{measure.name}_s",
         caption=((f"{measure.title} ms · ", "accent"), ("median, p5 to p95", "muted")),
     )

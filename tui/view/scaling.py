@@ -23,11 +23,11 @@ LIVE = ""
 COLUMNS = (
     Column("run", "run", 24, "left", grow=4, widest=60, ends=True),
     Column("ranks", "ranks", 5, importance=1),
-    Column("speed", "samples/s", 9, importance=2),
-    Column("sure", "±", 6, importance=7),
+    Column("speed", "samples/s", 9, importance=2, figure="samples_per_s"),
+    Column("sure", "±", 6, importance=7, figure="half_interval_percent"),
     Column("speedup", "speedup", 8, importance=3),
-    Column("ideal", "ideal", 6, importance=8),
-    Column("efficiency", "effic.", 7, importance=4),
+    Column("ideal", "ideal", 6, importance=8, figure="ideal_speedup"),
+    Column("efficiency", "effic.", 7, importance=4, figure="efficiency_percent"),
     Column("state", "", 14, "left", importance=5, grow=1, widest=40),
 )
 IDEAL = "│"
@@ -79,14 +79,59 @@ def cells(runs: dict[str, Run], baseline: str | None, key: str) -> Sequence[Cell
     )
 
 
+def records(runs: dict[str, Run], baseline: str | None) -> dict[str, dict[str, object]]:
+    """The same for a file; what was not read is None."""
+    base = runs.get(baseline) if baseline is not None else None
+    return {key: _record(run, base.speed if base is not None else None, key == baseline) for key, run in runs.items()}
+
+
+def _record(run: Run, base: SteadySpeed | None, is_baseline: bool) -> dict[str, object]:
+    speed = run.speed
+    found = against(base, speed) if base is not None and speed is not None else None
+    interval = speed.samples_per_s if speed is not None and isinstance(speed.samples_per_s, Interval) else None
+    return {
+        "run": run.name,
+        "ranks": speed.ranks if speed is not None else None,
+        "samples_per_s": speed.estimate if speed is not None else None,
+        "samples_per_s_low": interval.low if interval is not None else None,
+        "samples_per_s_high": interval.high if interval is not None else None,
+        "half_interval_percent": _half_percent(interval),
+        "speedup": found.speedup if found is not None else None,
+        "ideal_speedup": found.ideal if found is not None else None,
+        "efficiency_percent": 100 * found.efficiency if found is not None else None,
+        "steady_state": speed.found if speed is not None else None,
+        "state": "baseline" if is_baseline else run.state,
+    }
+
+
+def law_records(found: Scaling | None) -> list[dict[str, object]]:
+    """The laws for a file: a row per parameter, with its interval."""
+    rows: list[dict[str, object]] = []
+    for law in found.fits if found is not None else ():
+        bands = {**law.parameters, **({"next_samples_per_s": law.next_throughput} if law.next_throughput is not None else {})}
+        rows += [
+            {"law": law.law, "parameter": name, "estimate": band.estimate, "low": band.low, "high": band.high}
+            for name, band in bands.items()
+        ]
+        if law.peak_ranks is not None:
+            rows.append({"law": law.law, "parameter": "peak_ranks", "estimate": law.peak_ranks})
+        if law.refused:
+            rows.append({"law": law.law, "refused": law.refused})
+    return rows
+
+
 def efficiency_role(efficiency: float) -> str:
     return "good" if efficiency >= 0.9 else "warn" if efficiency >= 0.6 else "bad"
 
 
 def _half_width(speed: Interval | float) -> str:
-    if not isinstance(speed, Interval) or speed.estimate <= 0:
-        return MISSING
-    return f"{100 * (speed.high - speed.low) / 2 / speed.estimate:.1f}%"
+    half = _half_percent(speed if isinstance(speed, Interval) else None)
+    return MISSING if half is None else f"{half:.1f}%"
+
+
+def _half_percent(speed: Interval | None) -> float | None:
+    """Half of the interval, in percent of the estimate."""
+    return None if speed is None or speed.estimate <= 0 else 100 * (speed.high - speed.low) / 2 / speed.estimate
 
 
 def bar_lines(runs: dict[str, Run], baseline: str | None, palette: Palette, width: int, height: int) -> list[Line]:

@@ -15,11 +15,11 @@ from distmon.tui.widgets.table import Column
 
 COLUMNS = (
     Column("name", "recording", 24, "left", grow=3, widest=64, ends=True),
-    Column("started", "started", 16, importance=2),
-    Column("written", "last write", 16, importance=3),
-    Column("length", "after", 9, importance=6),
+    Column("started", "started", 16, importance=2, figure="started_at_s"),
+    Column("written", "last write", 16, importance=3, figure="last_write_at_s"),
+    Column("length", "after", 9, importance=6, figure="last_write_after_s"),
     Column("ranks", "ranks", 5, importance=4),
-    Column("size", "size", 8, importance=5),
+    Column("size", "size", 8, importance=5, figure="size_bytes"),
     Column("command", "command", 16, "left", importance=7, grow=4, widest=80),
 )
 EMPTY = "no recording yet: distmon run makes one of every job"
@@ -31,6 +31,23 @@ HINT = (
     "X       delete it (asks)",
     "J       a new job",
 )
+
+
+def records(known: dict[str, Glance]) -> dict[str, dict[str, object]]:
+    """The same for a file; moments in seconds since the epoch."""
+    return {
+        key: {
+            "name": found.path.name,
+            "started_at_s": found.started,
+            "last_write_at_s": found.changed,
+            "last_write_after_s": None if found.started is None else found.changed - found.started,
+            "ranks": found.ranks,
+            "size_bytes": found.size_bytes,
+            "command": " ".join(found.command),
+            "trouble": found.trouble,
+        }
+        for key, found in known.items()
+    }
 
 
 def cells(known: dict[str, Glance], base: str | None, key: str) -> Sequence[Cell]:

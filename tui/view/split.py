@@ -12,6 +12,18 @@ from distmon.tui.widgets.line import Line
 from distmon.tui.widgets.meter import meter, stacked
 
 
+def figures(facts: Facts) -> list[dict[str, object]]:
+    """The same for a file: seconds of the mean steady step, and shares of the last seconds."""
+    return [
+        {
+            "phase": name,
+            "mean_s": facts.split.phase(name) if facts.split else None,
+            "recent_share_percent": 100 * facts.shares[name] if facts.shares else None,
+        }
+        for name in ALL_PHASES
+    ]
+
+
 def split_lines(facts: Facts, palette: Palette, width: int, height: int) -> list[Line]:
     """The bar where there is room for it, then a line per phase."""
     style = palette.style

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from distmon.core.elastic import GenerationSpan, accounts
+from distmon.core.elastic import Accounts, GenerationSpan, accounts
 from distmon.core.elastic_lanes import Lane, lanes
 from distmon.core.events import MembershipChanged
+from distmon.core.state import SessionState
 from distmon.tui.format import MISSING, clean, duration, fit, milliseconds, span
 from distmon.tui.theme import Palette
 from distmon.tui.view.chart import TimeView
@@ -32,13 +33,13 @@ LOOKS = {
 GENERATION_COLUMNS = (
     Column("generation", "round", 5),
     Column("ranks", "ranks", 5, importance=1),
-    Column("at", "from", 8, importance=2),
-    Column("trained", "trained", 9, importance=3),
-    Column("step", "step ms", 7, importance=5),
-    Column("rendezvous", "rendezv.", 8, importance=6),
-    Column("start", "start", 8, importance=7),
-    Column("sync", "sync", 8, importance=8),
-    Column("undone", "undone", 6, importance=9),
+    Column("at", "from", 8, importance=2, figure="from_s"),
+    Column("trained", "trained", 9, importance=3, figure="trained_s"),
+    Column("step", "step ms", 7, importance=5, figure="step_s"),
+    Column("rendezvous", "rendezv.", 8, importance=6, figure="rendezvous_s"),
+    Column("start", "start", 8, importance=7, figure="initialisation_s"),
+    Column("sync", "sync", 8, importance=8, figure="sync_s"),
+    Column("undone", "undone", 6, importance=9, figure="undone_steps"),
     Column("cause", "why", 16, "left", importance=4, grow=4, widest=120),
 )
 
@@ -56,9 +57,13 @@ def lane_data(facts: Facts, view: TimeView) -> LanesData:
 
 
 def _row(key: tuple[str, int], lives: list[Lane]) -> LaneRow:
-    stretches = [Stretch(s.started, s.ended, *LOOKS.get(s.kind, ("?", "muted"))) for lane in lives for s in lane.segments]
+    stretches = [_stretch(s.started, s.ended, s.kind) for lane in lives for s in lane.segments]
     last = lives[-1]
     return LaneRow(key, f"{key[0]}:{key[1]}", stretches, last.end, "bad" if last.failed else "muted")
+
+
+def _stretch(started: float, ended: float, kind: str) -> Stretch:
+    return Stretch(started, ended, *LOOKS.get(kind, ("?", "muted")), kind)
 
 
 def _rows_of_ranks(facts: Facts) -> list[LaneRow]:
@@ -67,12 +72,12 @@ def _rows_of_ranks(facts: Facts) -> list[LaneRow]:
     for rank in facts.state.ranks.values():
         taken = [g.ranks[rank.rank] for g in facts.state.generations.values() if rank.rank in g.ranks]
         stretches = [
-            Stretch(made.first_start, made.last_end, *LOOKS["training"])
+            _stretch(made.first_start, made.last_end, "training")
             for made in taken
             if made.first_start is not None and made.last_end is not None
         ]
         if rank.started_at is not None and stretches:
-            stretches.insert(0, Stretch(rank.started_at, stretches[0].started, *LOOKS["initialisation"]))
+            stretches.insert(0, _stretch(rank.started_at, stretches[0].started, "initialisation"))
         died = bool(rank.exit_code)
         note = rank.signal or (f"exit {rank.exit_code}" if rank.exit_code is not None else "")
         slot = rank.local_rank if rank.local_rank is not None else rank.rank
@@ -80,9 +85,32 @@ def _rows_of_ranks(facts: Facts) -> list[LaneRow]:
     return rows
 
 
+def generation_records(spans: dict[int, GenerationSpan], origin: float) -> dict[int, dict[str, object]]:
+    """The same for a file; times in seconds since the job's start."""
+    return {
+        number: {
+            "generation": number,
+            "ranks": found.world_size,
+            "from_s": None if (begun := _begun(found)) is None else begun - origin,
+            "trained_s": None if found.first_step is None or found.last_step is None else found.last_step - found.first_step,
+            "step_s": found.usual_step_s,
+            "rendezvous_s": found.rendezvous_s,
+            "initialisation_s": found.initialisation_s,
+            "sync_s": found.sync_s,
+            "undone_steps": found.undone_steps,
+            "cause": found.cause,
+        }
+        for number, found in spans.items()
+    }
+
+
+def _begun(found: GenerationSpan) -> float | None:
+    return found.assigned if found.assigned is not None else found.first_step
+
+
 def generation_cells(spans: dict[int, GenerationSpan], origin: float, number: int) -> Sequence[Cell]:
     found = spans[number]
-    begun = found.assigned if found.assigned is not None else found.first_step
+    begun = _begun(found)
     trained = None if found.first_step is None or found.last_step is None else found.last_step - found.first_step
     return (
         (str(number), "text"),
@@ -98,14 +126,28 @@ def generation_cells(spans: dict[int, GenerationSpan], origin: float, number: in
     )
 
 
+def lost_records(facts: Facts) -> list[dict[str, object]]:
+    """The same for a file."""
+    books = accounts(facts.state)
+    capacity = books.capacity_s if books is not None else 0.0
+    return [
+        {"part": name, "rank_seconds": seconds, "share_percent": 100 * seconds / capacity if capacity > 0 else None}
+        for name, seconds in _parts(books).items()
+    ]
+
+
+def _parts(books: Accounts | None) -> dict[str, float]:
+    """Rank-seconds by what they went into."""
+    return {} if books is None else {"training": books.training_s, **books.lost.parts(), "unexplained": books.unexplained_s}
+
+
 def lost_lines(facts: Facts, palette: Palette, width: int, height: int) -> list[Line]:
     """Where the rank-seconds went, and the goodput."""
     style, books = palette.style, accounts(facts.state)
     if books is None:
         return [Line([("nothing is lost to changes: the job is not elastic, or has not begun", style("muted"))])]
-    parts = {"training": books.training_s, **books.lost.parts(), "unexplained": books.unexplained_s}
     lines = []
-    for name, seconds in parts.items():
+    for name, seconds in _parts(books).items():
         share = 100 * seconds / books.capacity_s if books.capacity_s > 0 else 0.0
         role = LOOKS.get(name, ("", "warn"))[1]
         line = Line([(fit(name.replace("_", " "), 15), style("muted"))]).add(fit(span(seconds), 12, "right"), style("text"))
@@ -116,15 +158,33 @@ def lost_lines(facts: Facts, palette: Palette, width: int, height: int) -> list[
     return [*lines, Line(), Line([(text, style("text", bold=True))])]
 
 
-def change_lines(facts: Facts, palette: Palette, width: int, height: int) -> list[Line]:
-    """What happened to hosts and workers, the newest first."""
-    state, style = facts.state, palette.style
-    changes = [(change.at, _change(change, facts.origin, palette)) for change in state.membership]
+def change_records(facts: Facts) -> list[dict[str, object]]:
+    """The same for a file, in order of time; seconds since the job's start."""
+    state, origin = facts.state, facts.origin
+    found: list[dict[str, object]] = [
+        {"at_s": change.at - origin, "what": change.change, "host": change.host, "rank": change.rank, "detail": change.detail}
+        for change in state.membership
+    ]
+    for since, until, host, whose in _silences(state):
+        ends = None if until is None else until - origin
+        found.append({"at_s": since - origin, "until_s": ends, "what": f"{whose}{host} silent", "host": host})
+    return sorted(found, key=lambda record: record["at_s"])  # type: ignore[arg-type,return-value]
+
+
+def _silences(state: SessionState) -> list[tuple[float, float | None, str, str]]:
+    """(since, until, host, and whether it was its agent) of hosts and agents that did not answer."""
     silences = [(past.since, past.until, past.host, "") for past in state.host_silences]
     for node in state.nodes.values():
         lost = [*node.silences, *([(node.lost_since, None)] if node.lost_since is not None else [])]
         silences += [(since, until, node.host or node.node, "agent of ") for since, until in lost]
-    changes += [(since, _silence(since, until, whose + host, facts, palette)) for since, until, host, whose in silences]
+    return silences
+
+
+def change_lines(facts: Facts, palette: Palette, width: int, height: int) -> list[Line]:
+    """What happened to hosts and workers, the newest first."""
+    state, style = facts.state, palette.style
+    changes = [(change.at, _change(change, facts.origin, palette)) for change in state.membership]
+    changes += [(since, _silence(since, until, whose + host, facts, palette)) for since, until, host, whose in _silences(state)]
     if not changes:
         return [Line([("no host has come or gone", style("muted"))])]
     changes.sort(key=lambda change: change[0])

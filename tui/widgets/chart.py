@@ -66,11 +66,15 @@ class ChartData:
     """Where the value axis ends, if no value is above it; None ends it a little above the highest."""
     words: Callable[[float | None], str] = compact
     """How a value is written."""
+    axis_figure: str = "at_s"
+    """What a file calls a distance from the origin."""
     axis_words: Callable[[float], str] = duration
     """How a distance from the origin is written."""
     caption: tuple[tuple[str, str], ...] = ()
     """Text and role for the right end of the title rule."""
     empty: str = "no steps yet"
+    figure: str = "value"
+    """What a file calls the values, with their unit."""
 
 
 @dataclass(frozen=True)
@@ -156,13 +160,13 @@ class Chart(Panel):
 
     def records(self) -> list[dict[str, object]]:
         """The samples of the time that is shown; times in seconds since the origin."""
-        axis, found = self._axis, []
+        axis, found, place = self._axis, [], self._data.axis_figure
         end = axis.start + axis.step * axis.count if axis is not None else math.inf
         for series in self._data.series:
             for index, at in enumerate(series.times):
                 if axis is None or axis.start <= at < end:
-                    record: dict[str, object] = {"series": series.label, "at_s": round(at - self._data.origin, 3)}
-                    record["value"] = series.values[index]
+                    record: dict[str, object] = {"series": series.label, place: round(at - self._data.origin, 3)}
+                    record[self._data.figure] = series.values[index]
                     if series.band is not None:
                         record |= {"low": series.band[0][index], "high": series.band[1][index]}
                     found.append(record)

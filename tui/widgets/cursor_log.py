@@ -37,7 +37,7 @@ class CursorLog(LogView):
 
     def show(self, lines: Lines[Any], note: str = "") -> None:
         """Take the lines that there are now; a cursor whose line is gone is taken away."""
-        if self.cursor is not None and not (lines and lines[0].number <= self.cursor <= lines[-1].number):
+        if self.cursor is not None and lines.index_of(self.cursor) is None:
             self.cursor = None
         super().show(lines, note)
 
@@ -56,26 +56,25 @@ class CursorLog(LogView):
         return Line(pieces).strip(width, style("text", selected=True))
 
     def selected_records(self) -> list[dict[str, object]]:
-        if self.cursor is None:
-            return self.records()
-        line = self._lines[self.cursor - self._lines[0].number]
-        return [{"line": "".join(text for text, _ in line.prefix) + line.text}]
+        index = self._lines.index_of(self.cursor) if self._lines is not None and self.cursor is not None else None
+        return self.records() if self._lines is None or index is None else [self._lines.record(index)]
 
     def navigate(self, where: str) -> None:
         """One of up, down, page_up, page_down, first, last."""
         if not self._lines:
             return
-        if where == "last":
+        if where == ("last" if self._in_time else "first"):
             self.put_cursor(None)
             self.follow()
             return
-        page = max(self._rows - 1, 1)
-        steps = {"up": -1, "down": 1, "page_up": -page, "page_down": page, "first": -len(self._lines)}
-        first, last = self._lines[0].number, self._lines[-1].number
-        if self.cursor is None and where != "first":
-            self.put_cursor(self._lines[self._end() - 1].number)
+        page, far = max(self._rows - 1, 1), len(self._lines)
+        steps = {"up": -1, "down": 1, "page_up": -page, "page_down": page, "first": -far, "last": far}
+        here = self._lines.index_of(self.cursor) if self.cursor is not None else None
+        if here is None and where not in ("first", "last"):
+            there = self._end() - 1 if self._in_time else 0
         else:
-            self.put_cursor(min(max((first if self.cursor is None else self.cursor) + steps[where], first), last))
+            there = min(max((here or 0) + steps[where], 0), far - 1)
+        self.put_cursor(self._lines[there].number)
 
     def put_cursor(self, number: int | None) -> None:
         """To a line, scrolled into view."""
@@ -87,9 +86,9 @@ class CursorLog(LogView):
             self.post_message(self.Selected(self, number))
 
     def _reveal(self, number: int) -> None:
-        first = self._lines[0].number
+        if not self._lines or (index := self._lines.index_of(number)) is None:
+            return
         end = self._end()
-        index = number - first
         self.following = False
         if index >= end:
             end = index + 1
@@ -106,7 +105,7 @@ class CursorLog(LogView):
     def on_click(self, event: events.Click) -> None:
         row, end = event.y - self.body_top, self._end()
         index = max(end - self._rows, 0) + row
-        if row >= 0 and index < end:
+        if self._lines and row >= 0 and index < end:
             number = self._lines[index].number
             again = number == self.cursor and event.chain > 1
             self.put_cursor(number)

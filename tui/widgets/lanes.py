@@ -27,6 +27,8 @@ class Stretch:
     ended: float
     glyph: str
     role: str
+    kind: str
+    """What it is, in a word."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,21 @@ class Lanes(Panel):
         if data.cross is not None:
             pieces = ((f"at {duration(data.cross - data.origin)} ", "accent"), *pieces)
         return Line((text, self.palette.style(role)) for text, role in pieces)
+
+    def records(self) -> list[dict[str, object]]:
+        """Every stretch of every row; seconds since the origin."""
+        return [
+            {"host": row.key[0], "slot": row.key[1], "kind": s.kind, "from_s": s.started - origin, "to_s": s.ended - origin}
+            for origin in (self._data.origin,)
+            for row in self._data.rows
+            for s in row.stretches
+        ]
+
+    def selected_records(self) -> list[dict[str, object]]:
+        """Of the selected row."""
+        key = self.model.selected
+        found = self.records()
+        return [record for record in found if (record["host"], record["slot"]) == key] if key is not None else found
 
     def scroll_mark(self) -> ScrollMark | None:
         return ScrollMark(self.model.top, self.model.visible, len(self.model.keys))

@@ -36,7 +36,7 @@ class LogView(Panel):
         super().__init__(id=id)
         self.title, self.number, self.empty = title, number, empty
         self.following = True
-        self._lines: Sequence[LogLine] = ()
+        self._lines: Lines[Any] | None = None
         self._series: object = None
         self._newest = 0
         """Number of the last line that there is, which may be one that is not among the lines."""
@@ -59,11 +59,18 @@ class LogView(Panel):
     @property
     def reads_from(self) -> int | None:
         """Number of the first line in view; None while it follows the end."""
-        return None if self.following or not self._lines else self._lines[max(self._end() - self._rows, 0)].number
+        if self.following or not self._lines or not self._lines.in_time:
+            return None
+        return self._lines[max(self._end() - self._rows, 0)].number
+
+    @property
+    def all_lines(self) -> Sequence[LogLine]:
+        """Those that there are, in view or not."""
+        return self._lines if self._lines is not None else ()
 
     def records(self) -> list[dict[str, object]]:
         """All lines, as far as they pass the filter."""
-        return [{"line": "".join(text for text, _ in line.prefix) + line.text} for line in self._lines[:]]
+        return [self._lines.record(index) for index in range(len(self._lines))] if self._lines is not None else []
 
     def caption(self) -> Line:
         palette = self.palette
@@ -71,13 +78,15 @@ class LogView(Panel):
         if self._note:
             line.add(" · ", palette.style("muted"))
         if self.following:
-            return line.add("following", palette.style("good"))
+            return line.add("following" if self._in_time else "from the top", palette.style("good"))
+        if self._lines and not self._lines.in_time:
+            return line.add(f"{self._end():,} of {len(self._lines):,}", palette.style("warn"))
         below = self._newest - self._lines[self._end() - 1].number if self._lines else 0
         return line.add(f"paused, {below:,} below", palette.style("warn"))
 
     def scroll_mark(self) -> ScrollMark | None:
         end = self._end()
-        return ScrollMark(max(end - self._rows, 0), self._rows, len(self._lines))
+        return ScrollMark(max(end - self._rows, 0), self._rows, len(self.all_lines))
 
     def draw_body(self, width: int, height: int) -> list[Strip]:
         self._rows = height
@@ -99,11 +108,18 @@ class LogView(Panel):
 
     def _end(self) -> int:
         """Index after the last line in view."""
-        count = len(self._lines)
-        if self.following or not count:
-            return count
-        index = self._bottom - self._lines[0].number + 1
-        return min(max(index, min(self._rows, count)), count)
+        count = len(self.all_lines)
+        if not self._lines or self.following:
+            return count if self._in_time else min(self._rows, count)
+        found = self._lines.index_of(self._bottom)
+        if found is None:  # it has fallen off the far end, or lies beyond the near one
+            found = -1 if self._bottom < self._lines[0].number else count - 1
+        return min(max(found + 1, min(self._rows, count)), count)
+
+    @property
+    def _in_time(self) -> bool:
+        """Whether the newest line is the last; else the first is what is to be seen."""
+        return self._lines is None or self._lines.in_time
 
     def scroll_by(self, rows: int) -> None:
         """Move by rows; at the end, following begins again."""
@@ -111,7 +127,7 @@ class LogView(Panel):
             return
         count = len(self._lines)
         end = min(max(self._end() + rows, min(self._rows, count)), count)
-        self.following = end >= count
+        self.following = end >= count if self._in_time else end <= self._rows
         self._bottom = self._lines[end - 1].number
         self.redraw()
 
@@ -121,7 +137,7 @@ class LogView(Panel):
 
     def navigate(self, where: str) -> None:
         """One of up, down, page_up, page_down, first, last."""
-        page, far = max(self._rows - 1, 1), len(self._lines)
+        page, far = max(self._rows - 1, 1), len(self.all_lines)
         steps = {"up": -1, "down": 1, "page_up": -page, "page_down": page, "first": -far, "last": far}
         self.scroll_by(steps[where])
 

@@ -34,6 +34,8 @@ class RippleData:
     caption: tuple[tuple[str, str], ...] = ()
     cross: float | None = None
     """The moment that the crosshair is on."""
+    figure: str = "value"
+    """What a file calls the values, with their unit."""
 
     @property
     def cross_second(self) -> int | None:
@@ -79,16 +81,16 @@ class Ripple(Panel):
 
     def _words_of(self, second: int) -> str:
         data = self._data
-        if self.selected in data.ranks:
+        if self.selected is not None and self.selected in data.ranks:
             return f"rank {self.selected} {milliseconds(data.rows[list(data.ranks).index(self.selected)][second])} ms"
         known = [value for row in data.rows if (value := row[second]) is not None]
         return f"{milliseconds(min(known))} to {milliseconds(max(known))} ms" if known else MISSING
 
     def records(self) -> list[dict[str, object]]:
-        """Every second of every rank."""
+        """Every second of every rank; moments in seconds since the epoch."""
         data = self._data
         rows = zip(data.ranks, data.rows, strict=True)
-        return [{"rank": rank, "at": data.start + i, "value": value} for rank, row in rows for i, value in enumerate(row)]
+        return [{"rank": rank, "at_s": data.start + i, data.figure: value} for rank, row in rows for i, value in enumerate(row)]
 
     def draw_body(self, width: int, height: int) -> list[Strip]:
         data = self._data

@@ -27,6 +27,8 @@ class Column:
     grow: int = 0
     """Share of the space left over, up to `widest` cells."""
     widest: int = 0
+    figure: str = ""
+    """What the records of a file call it, where that is not its key."""
     ends: bool = False
     """Of text that is too long, beginning and end are kept."""
 

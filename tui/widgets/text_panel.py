@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from textual import events
@@ -58,6 +58,15 @@ class TextPanel(Panel):
         self._top = 0
         self._rows = 1
         self._total = 0
+        self.figures: Callable[[], Sequence[Mapping[str, object]]] | None = None
+        """What the lines tell, for a file: as it was measured, with units in the names. Without any it is the lines."""
+
+    def records(self) -> Sequence[Mapping[str, object]]:
+        return (self.figures() if self.figures is not None else ()) or super().records()
+
+    def selected_records(self) -> Sequence[Mapping[str, object]]:
+        """For the clipboard: what is on the screen."""
+        return super().records()
 
     def show(self, write: Writer, caption: Sequence[tuple[str, str]] = (), title: str | None = None) -> None:
         self._write, self._caption = write, tuple(caption)
