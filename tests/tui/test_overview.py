@@ -79,6 +79,17 @@ async def test_the_screen_says_what_the_state_says(open_app: OpenApp, text_grid:
         assert part in screen, part
 
 
+async def test_the_lines_of_the_landing_screen_are_sorted_too(open_app: OpenApp, text_grid: Grid) -> None:
+    async with open_app(running(), size=(120, 40)) as (app, pilot, _):
+        await pilot.press("6", "s")
+        assert "output by rank" in app.cockpit.note
+        assert any("output" in row and "by rank↑" in row for row in text_grid(app))
+        ranks_of = [record["ranks"] for record in landing(app).output.records()]
+        assert ranks_of == sorted(ranks_of) and len(ranks_of) > 1
+        await pilot.press("1", "s")
+        assert "nodes by " in app.cockpit.note, "elsewhere the table, as before"
+
+
 async def test_panels_grow_with_ranks_and_nodes_that_come_later(open_app: OpenApp, text_grid: Grid) -> None:
     events = running()
     first = next(i for i, event in enumerate(events) if isinstance(event, ev.NodeJoined))

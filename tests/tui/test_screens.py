@@ -50,6 +50,11 @@ RUNNING: list[AnyEvent] = [
     event for event in session(SCRIPT) if not isinstance(event, (ev.WorkerExited, ev.JobEnded, ev.SessionEnded))
 ]
 END = RUNNING[-1].at
+UNOFFERED = {
+    "find any command by its name",
+    *(command.help for command in COMMANDS if command.action.startswith("panel(")),
+}
+"""The palette itself, and panels that a screen may not have."""
 OWN = ("overview", "nodes", "ranks", "scaling", "timeline", "events", "logs", "verdicts")
 
 
@@ -147,6 +152,24 @@ async def test_every_table_is_filtered_and_sorted_by_the_same_keys(open_app: Ope
         assert isinstance(table, RowsPanel) and not table.model.keys
         await pilot.press("escape", "p")
         assert app.cockpit.note == "there is nothing to hide here" and not app.cockpit.page.choices.problems
+
+
+async def test_every_screen_says_where_it_is_has_a_way_back_and_its_commands_in_the_palette(
+    open_app: OpenApp, text_grid: Grid, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with open_app(RUNNING, size=(80, 24)) as (app, pilot, _):
+        for screen in SCREENS[1:]:
+            app.cockpit.go(screen.name)
+            await pilot.pause()
+            await pilot.pause()
+            assert f"› {screen.title} " in text_grid(app)[0]
+            offered = {command.help for command in app.get_system_commands(app.screen)}
+            assert {c.help for c in COMMANDS if c.where in ("app", "screen", screen.name)} - offered <= UNOFFERED
+            if screen.name != "launch":
+                assert " s sort " in text_grid(app)[-1] and " v why" in text_grid(app)[-1], screen.name
+            app.cockpit.action_back()
+            assert app.cockpit.page.screen_name == "overview", screen.name
 
 
 async def test_a_note_goes_with_the_next_key(open_app: OpenApp, text_grid: Grid) -> None:

@@ -29,6 +29,7 @@ from distmon.tui.view.logs import (
     event_line,
     full_output_line,
     line_in_full,
+    order_words,
 )
 from distmon.tui.widgets.chart import Chart
 from distmon.tui.widgets.cursor_log import CursorLog
@@ -84,18 +85,8 @@ class LinesPage(Page):
             return True
         if self.lines.cursor is None:
             return False
-        self.lines.navigate("last" if self.in_time else "first")
+        self.lines.navigate("last" if self.choices.sorts["lines"] == (TIME, False) else "first")
         return True
-
-    @property
-    def in_time(self) -> bool:
-        """Whether the lines are in order of time, the newest at the end."""
-        return self.choices.sorts["lines"] == (TIME, False)
-
-    def sorted_lines(self, lines: Lines[Any]) -> Lines[Any]:
-        """In the order that the user asked for."""
-        column, descending = self.choices.sorts["lines"]
-        return self.feed().in_order(lines, column, descending=descending)
 
     def draw_parts(self, facts: Facts, shown: set[str]) -> None:
         if "chart" in shown:
@@ -106,8 +97,8 @@ class LinesPage(Page):
             words = told(text, problems=self.choices.problems, rank=rank)
             self.lines.hidden = all_hidden(words) if self.has_lines(facts) else ""
             column, descending = self.choices.sorts["lines"]
-            order = [] if self.in_time else [f"by {column}{'↓' if descending else '↑'}"]
-            self.lines.show(self.sorted_lines(lines), " ".join([*words, *order, *notes]))
+            lines = self.feed().in_order(lines, column, descending=descending)
+            self.lines.show(lines, " ".join([*words, *order_words(column, descending=descending), *notes]))
         if "details" in shown:
             self.details.show(partial(line_in_full, self.entry()), [("Esc closes", "muted")])
 

@@ -14,7 +14,7 @@ from distmon.tui.view.details import details_figures, details_lines, details_tit
 from distmon.tui.view.facts import Facts
 from distmon.tui.view.filters import all_hidden, read_filter, told
 from distmon.tui.view.listing import matches
-from distmon.tui.view.logs import Feed, event_line, output_line
+from distmon.tui.view.logs import EVENT_SORTS, OUTPUT_SORTS, Feed, event_line, order_words, output_line
 from distmon.tui.widgets.cards import Cards
 from distmon.tui.widgets.chart import Chart
 from distmon.tui.widgets.log_view import LogView
@@ -34,13 +34,15 @@ class Overview(Page):
 
     BINDINGS = bindings_for("overview")
     TIMED: ClassVar[tuple[str, ...]] = ("throughput",)
-    SORTS: ClassVar[Mapping[str, tuple[str, ...]]] = {"ranks": ranks.SORTS, "nodes": nodes.SORTS}
+    SORTS: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "events": EVENT_SORTS, "output": OUTPUT_SORTS, "ranks": ranks.SORTS, "nodes": nodes.SORTS,
+    }  # fmt: skip
     FILTERS: ClassVar[tuple[str, ...]] = ("ranks", "nodes", "events", "output")
 
     def __init__(self, frame: Frame, name: str) -> None:
         super().__init__(frame, name)
         self.choices.focused = "ranks"
-        self.choices.sorts = {"ranks": ("rank", False), "nodes": ("node", False)}
+        self.choices.sorts |= {"ranks": ("rank", False), "nodes": ("node", False)}
         self.arrangement = Arrangement({})
         self.chart = Chart("throughput", 1, id="throughput")
         self.split = TextPanel("step", 2, id="split")
@@ -134,8 +136,10 @@ class Overview(Page):
         error = self._event_feed.set_filter(None, text, problems=problems)
         words = told(text, problems=problems)
         self.events.hidden = all_hidden(words) if facts.state.log else ""
+        column, descending = self.choices.sorts["events"]
         lines = self._event_feed.update(facts.state.log, self.events.reads_from)
-        self.events.show(lines, " ".join([*words, *[error] * bool(error)]))
+        lines = self._event_feed.in_order(lines, column, descending=descending)
+        self.events.show(lines, " ".join([*words, *order_words(column, descending=descending), *[error] * bool(error)]))
 
     def _draw_output(self, facts: Facts) -> None:
         text, rank, problems = self.choices.filters.get("output", ""), self.choices.only_rank, self.choices.problems
@@ -143,8 +147,11 @@ class Overview(Page):
         dropped = facts.state.output_dropped
         words = told(text, problems=problems, rank=rank)
         self.output.hidden = all_hidden(words) if facts.state.output else ""
-        notes = words + [error] * bool(error) + [f"{dropped:,} lines lost"] * bool(dropped)
-        self.output.show(self._output_feed.update(facts.state.output, self.output.reads_from), " ".join(notes))
+        column, descending = self.choices.sorts["output"]
+        notes = words + order_words(column, descending=descending) + [error] * bool(error)
+        notes += [f"{dropped:,} lines lost"] * bool(dropped)
+        lines = self._output_feed.update(facts.state.output, self.output.reads_from)
+        self.output.show(self._output_feed.in_order(lines, column, descending=descending), " ".join(notes))
 
     def _draw_details(self, facts: Facts) -> None:
         subject = self.choices.details

@@ -255,6 +255,11 @@ class Lines(Sequence[LogLine], Generic[E]):
         return self._write(self.kept[index])
 
 
+def order_words(column: str, *, descending: bool) -> list[str]:
+    """In what order lines are; nothing where it is that of time."""
+    return [] if column == TIME and not descending else [f"by {column}{'↓' if descending else '↑'}"]
+
+
 def event_line(kept: Kept[LogEntry]) -> LogLine:
     entry = kept.entry
     glyph, role = SEVERITY[entry.severity]
