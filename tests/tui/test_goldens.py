@@ -93,6 +93,7 @@ async def test_every_page(
     async with open_app(STATES[state], size=size, player=player) as (app, pilot, _):
         for page in PAGES:
             app.cockpit.go(page)
+            await app.workers.wait_for_complete()
             await settle(pilot)
             try:
                 check(f"{page}_{state}_{size[0]}x{size[1]}", text_grid(app), style_grid(app))

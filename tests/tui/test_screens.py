@@ -14,7 +14,7 @@ from distmon.core import events as ev
 from distmon.core.events import AnyEvent
 from distmon.core.finding import Verdict, key_of
 from distmon.core.fold import apply
-from distmon.core.held import Held
+from distmon.core.held import FindingsHeld, Held
 from distmon.core.state import SessionState
 from distmon.core.steady import SteadySpeed
 from distmon.core.synthetic import Script, session
@@ -36,7 +36,6 @@ from distmon.tui.view.node_table import ranks_by_node
 from distmon.tui.view.nodes import state_of
 from distmon.tui.view.scaling import Run, bar_lines
 from distmon.tui.view.timeline import change_lines
-from distmon.tui.view.verdict_page import findings
 from distmon.tui.widgets.lanes import LaneRow, LanesData
 from distmon.tui.widgets.rows import RowsPanel
 from distmon.tui.widgets.text_panel import TextPanel
@@ -565,13 +564,14 @@ async def test_what_held_earlier_is_told_with_when_and_how_long(open_app: OpenAp
 
 
 async def test_of_a_recording_it_is_read_beside_the_screen(open_app: OpenApp, fake_player: type[FakePlayer]) -> None:
-    async with open_app(RUNNING, size=(140, 40), player=fake_player(RUNNING)) as (app, pilot, _):
+    gone = Verdict(kind="memory_pressure", text="node-001 was out of memory", evidence="e", try_first="t", host="node-001")
+    held = FindingsHeld(found={key_of(gone): Held(gone, 5.0, 17.0, 9.0)})
+    async with open_app(RUNNING, size=(140, 40), player=fake_player(RUNNING, held=held)) as (app, pilot, _):
         await pilot.press("f9")
         await app.workers.wait_for_complete()
         await pilot.pause()
-        held = app.cockpit.held.found
-        assert any(key[:2] == ("straggler", 5) for key in held)
-        assert all(one.holds for one in findings(app.cockpit.facts, app.cockpit.held).values() if one.verdict.rank == 5)
+        assert app.cockpit.held is held and not app.cockpit.reading_held
+        assert key_of(gone) in page(app, Verdicts).table.model.keys
 
 
 async def test_the_timeline_has_a_lane_per_slot_and_says_how_a_worker_ended(open_app: OpenApp, text_grid: Grid) -> None:

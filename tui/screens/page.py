@@ -39,6 +39,8 @@ class Frame(Protocol):
     player: Player | None
     held: FindingsHeld
     """How long each finding held, as far as this view has seen the session."""
+    reading_held: bool
+    """Whether more of that is on its way."""
     job: Job | None
     rights: Rights
 
@@ -60,6 +62,10 @@ class Frame(Protocol):
 
     def point_at(self, at: float | None) -> None:
         """Moves the crosshair of all charts; None takes it away."""
+        ...
+
+    def ask_for_held(self) -> None:
+        """What held before this view came to the session; the page is drawn again when it is there."""
         ...
 
     def visit(self, at: float) -> None:

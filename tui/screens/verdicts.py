@@ -6,13 +6,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import ClassVar
 
-from textual import work
-from textual.worker import get_current_worker
-
 from distmon.core.finding import Key
-from distmon.core.held import FindingsHeld
 from distmon.tui.bindings import bindings_for
-from distmon.tui.ports import Player
 from distmon.tui.screens.arrange import Rows
 from distmon.tui.screens.page import Frame, Page
 from distmon.tui.view import split, verdict_page
@@ -33,7 +28,6 @@ class Verdicts(Page):
     def __init__(self, frame: Frame, name: str) -> None:
         super().__init__(frame, name)
         self.choices.focused = "verdicts"
-        self._asked = self._reading = False
         self.table: Table[Key] = Table(
             "verdicts", 1, verdict_page.COLUMNS, empty="nothing holds the job back as far as is seen", id="verdicts"
         )
@@ -46,7 +40,7 @@ class Verdicts(Page):
 
     def draw_parts(self, facts: Facts, shown: set[str]) -> None:
         found = verdict_page.findings(facts, self.frame.held)
-        note = [("reading what held earlier ...", "muted")] if self._reading else []
+        note = [("reading what held earlier ...", "muted")] if self.frame.reading_held else []
         self.list_rows(self.table, verdict_page.records(found), partial(verdict_page.cells, found), note)
         key = self.table.model.selected or next(iter(self.table.model.keys), None)
         one = found.get(key) if key is not None else None
@@ -55,30 +49,9 @@ class Verdicts(Page):
         self.split.figures = partial(split.figures, facts)
         self.split.show(partial(split.split_lines, facts), split.split_caption(facts))
 
-    # --- what held earlier ----------------------------------------------------------------------------------------
-
     def take_focus(self) -> None:
-        """What happens now is followed as it goes; a recording is read through once, beside the screen."""
-        player = self.frame.player
-        if player is not None and player.present is None and not self._asked:
-            self._asked = self._reading = True
-            self._read(player)
+        self.frame.ask_for_held()
         super().take_focus()
-
-    @work(thread=True)
-    def _read(self, player: Player) -> None:
-        worker = get_current_worker()
-        held = player.findings_held(lambda: not worker.is_cancelled)
-        if not worker.is_cancelled:
-            self.app.call_from_thread(self._took, held)
-
-    def _took(self, held: FindingsHeld | None) -> None:
-        self._reading = False
-        if held is not None:
-            self.frame.held = held
-        self.redraw()
-
-    # --- what the user does ---------------------------------------------------------------------------------------
 
     def on_rows_panel_selected(self, event: RowsPanel.Selected) -> None:
         self.redraw()
