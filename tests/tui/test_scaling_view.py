@@ -37,7 +37,7 @@ def test_a_bar_above_ideal_is_longer_than_an_ideal_one_and_none_leaves_its_panel
 
 def test_where_no_run_is_above_ideal_the_full_width_is_ideal() -> None:
     head, base, *_ = rows(Run("this session", SteadySpeed(ranks=2, samples_per_s=150.0)))
-    assert "full is ideal" in head and "│" not in base and base.count("━") == WIDTH - 8 - 13
+    assert "full is ideal" in head and "│" not in base and base.count("━") == WIDTH - 15 - len("1.00x")
 
 
 def test_too_few_steps_are_counted() -> None:
