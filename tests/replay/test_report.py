@@ -31,8 +31,9 @@ from distmon.replay.report.compare import Compared, compare
 from distmon.replay.report.compare import sections as sections_of_comparison
 from distmon.replay.report.mask import MASK, masked, masked_command, plain
 from distmon.replay.report.render import to_markdown, to_text
-from distmon.replay.report.sections import Section, sections
+from distmon.replay.report.sections import sections
 from distmon.replay.report.summarise import summarise
+from distmon.replay.report.tables import Section
 from distmon.tui.cli.main import main
 
 FIXED_KEYS = {

@@ -44,10 +44,11 @@ class CursorLog(LogView):
     def draw_body(self, width: int, height: int) -> list[Strip]:
         """With the line under the cursor as a selected one; drawn lines are kept, and that one is not among them."""
         rows = super().draw_body(width, height)
-        if self.cursor is not None:
-            index = self.cursor - self._lines[max(self._end() - height, 0)].number
-            if 0 <= index < len(rows):
-                rows[index] = self._draw_selected(self._lines[self.cursor - self._lines[0].number], width)
+        place = self._lines.index_of(self.cursor) if self._lines is not None and self.cursor is not None else None
+        if self._lines is not None and place is not None:
+            row = place - max(self._end() - height, 0)
+            if 0 <= row < len(rows):
+                rows[row] = self._draw_selected(self._lines[place], width)
         return rows
 
     def _draw_selected(self, line: LogLine, width: int) -> Strip:
