@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from distmon.core.finding import CALM, Key, Verdict, key_of, since_start
@@ -69,12 +69,6 @@ class FindingsHeld:
         if any(key not in self.found or self.found[key].is_old_after(passed) for key in seen):
             seen = _seen(troubles(state, in_full=True))
         self._add(state, passed, seen)
-
-    def see(self, state: SessionState, found: Sequence[Verdict]) -> None:
-        """As `look`, where the findings of the moment are known already."""
-        passed = self._passed(state)
-        if passed is not None:
-            self._add(state, passed, _seen(found))
 
     def _passed(self, state: SessionState) -> float | None:
         """The time that a look now is for; None where it is too early, or where nothing is followed."""

@@ -17,7 +17,6 @@ from distmon.core.codec import UnknownKind
 from distmon.core.errors import DistmonError
 from distmon.core.events import AnyEvent
 from distmon.core.fold import apply
-from distmon.core.held import FindingsHeld
 from distmon.core.moments import Moment
 from distmon.core.pace import PacePoint
 from distmon.core.state import OutputLine, SessionState
@@ -30,8 +29,6 @@ from distmon.replay.search import OutputSearch
 from distmon.replay.session_file import Notes, SessionFile, no_garbage_collection
 
 SLOWEST, FASTEST = 0.1, 1000.0
-READ_THROUGH_BYTES = 32 << 20
-"""A recording that is larger is not read through beside the screen."""
 AT_ONCE_BYTES = 512 << 10
 """A state that is larger than this in the index takes long to read, and so do the events that follow it."""
 
@@ -196,21 +193,6 @@ class Player:
             marks.append(NamedMark(at, name))
         save_marks(self._session.path, marks)
         self._marks, self._moments_of = sorted(marks), -1
-
-    def findings_held(self, go_on: Callable[[], bool]) -> FindingsHeld | None:
-        """How long each finding held, for which the recording is read through, in any thread, while it is to `go_on`.
-
-        None where that was given up, and where it would take too long.
-        """
-        if self._session.path.stat().st_size > READ_THROUGH_BYTES:
-            return None
-        held, state = FindingsHeld(), SessionState()
-        for event in self._session.events(Notes()):
-            if not go_on():
-                return None
-            apply(state, event)
-            held.look(state)
-        return held
 
     def output_search(self, passes: Callable[[OutputLine], bool], words: Sequence[Sequence[str]] = ()) -> OutputSearch:
         """Looks for a line of output in all of it, from any thread; every line that passes has one of each of `words`."""

@@ -245,7 +245,6 @@ class DistmonApp(App[int]):
 
     def _tell_new(self, state: SessionState, found: Sequence[Verdict]) -> None:
         """Of what happens now, or of a recording as it plays."""
-        self.cockpit.held.see(state, found)
         for alert in self._alerts.update(state, found) if self._alerts is not None else ():
             self._call(alert)
 

@@ -87,6 +87,7 @@ class LiveSession:
         self._old_agents: deque[str] = deque()
         self._focus = ""
         self._lateness = Lateness()
+        self._hosts: dict[str, str] = {}
         self.unheard: frozenset[str] = frozenset()
         """Addresses of agents from which nothing has come yet."""
         self._subscription = subscription
@@ -186,7 +187,8 @@ class LiveSession:
                 self._sink.close()
 
     def _late(self, now: float) -> list[AnyEvent]:
-        text = self._lateness.look(now, self._subscription.lags())
+        lags = {self._hosts.get(node, node): lag for node, lag in self._subscription.lags().items()}
+        text = self._lateness.look(now, lags)
         return [NoticeGiven(at=now, severity="warning", text=text)] if text else []
 
     def _tell_refusals(self, links: Sequence[LinkStatus], now: float) -> None:
@@ -240,6 +242,7 @@ class LiveSession:
                 self._agents.add(node)
             if isinstance(event, NodeJoined):
                 self._gone.discard(event.node)
+                self._hosts[event.node] = event.host
                 self._joined.release()
             elif isinstance(event, NodeLeft):
                 self._gone.add(event.node)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from distmon.core.events import AnyEvent
-from distmon.core.held import FindingsHeld
 from distmon.core.moments import Moment
 from distmon.core.pace import PacePoint
 from distmon.core.state import OutputLine, SessionState
@@ -111,13 +110,6 @@ class Player(Protocol):
 
     def seek(self, position_s: float) -> None:
         """To a moment. To the end of what goes on is to go on with it."""
-        ...
-
-    def findings_held(self, go_on: Callable[[], bool]) -> FindingsHeld | None:
-        """How long each finding held, for which the whole recording is read, from any thread, while it is to `go_on`.
-
-        None where what happens now is followed, which tells it as it goes, and of what would take too long to read.
-        """
         ...
 
     def output_search(self, passes: Callable[[OutputLine], bool], words: Sequence[Sequence[str]] = ()) -> OutputSearch:

@@ -121,9 +121,6 @@ class Rewind:
             self._past.pause()
         return self._past
 
-    def findings_held(self, go_on: Callable[[], bool]) -> None:
-        """What happens now is followed."""
-
     def output_search(self, passes: Callable[[OutputLine], bool], words: Sequence[Sequence[str]] = ()) -> OutputSearch:
         return self._replay.output_search(passes, words)
 

@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -59,8 +59,9 @@ class Scene:
         disk_bytes: int = 0,
         journal_mb: float = 64.0,
         program: str = STEPPING,
+        flags: Sequence[str] = (),
     ) -> None:
-        """With `disk_bytes` the journal is on a disk of that size. `program` is what a rank runs."""
+        """With `disk_bytes` the journal is on a disk of that size. `program` is what a rank runs, `flags` are the recorder's."""
         self.cluster = cluster
         self.program = program
         self.disk_bytes = disk_bytes
@@ -83,7 +84,7 @@ class Scene:
         self._agent_words += ["--keys", str(agent_keys), "--journal", str(self.journal), "--journal-mb", f"{journal_mb:g}"]
         self._agent_words += ["--rings", str(self.rings)]
         self._agent_words += ["--steps-rate", "5", "--rate", "2"]
-        self._recorder_words = ["-m", "distmon.tui.cli.main", "record", str(self.recording), "--connect", "node"]
+        self._recorder_words = ["-m", "distmon.tui.cli.main", "record", str(self.recording), "--connect", "node", *flags]
         self._recorder_environment = {"XDG_CONFIG_HOME": str(viewer_config)}
         self._ranks: list[Any] = []
         self._agent: Any = None
@@ -199,7 +200,7 @@ class Scene:
         found: Counter[tuple[int, int, int]] = Counter()
         last: dict[int, int] = {}
         back = told = 0
-        for event in self._events():
+        for event in self.events():
             if isinstance(event, GapFound):
                 told += event.lost_records
             for rank, _, batch in told_by(event):
@@ -210,11 +211,12 @@ class Scene:
 
     def _sample_numbers(self) -> Counter[tuple[str, int]]:
         """Of everything in the agent's own stream, so that a hole shows."""
-        events = [event for event in self._events() if event.stream.endswith("/node")]
+        events = [event for event in self.events() if event.stream.endswith("/node")]
         assert any(isinstance(event, NodeSampled) for event in events)
         return Counter((event.stream, event.seq) for event in events)
 
-    def _events(self) -> list[Any]:
+    def events(self) -> list[Any]:
+        """Of the recording so far."""
         if not self.recording.exists() or not self.recording.stat().st_size:
             return []
         return list(open_session(self.recording).events(Notes()))

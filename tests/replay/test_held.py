@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -13,13 +12,10 @@ from distmon.core.held import MOST, FindingsHeld, Held
 from distmon.core.state import SessionState
 from distmon.core.synthetic_faults import Cause, Trial, second_by_second
 from distmon.core.verdicts import verdicts
-from distmon.replay.player import Player
-from distmon.replay.recorder import Recorder
 from distmon.replay.report import model
 from distmon.replay.report.render import to_markdown, to_text
 from distmon.replay.report.sections import sections
 from distmon.replay.report.summarise import summarise
-from distmon.replay.session_file import Notes, open_session
 from distmon.tui.cli.reported import Reported, _reservations
 
 
@@ -29,31 +25,6 @@ def followed(events: Iterable[ev.AnyEvent]) -> tuple[SessionState, FindingsHeld]
         apply(state, event)
         held.look(state)
     return state, held
-
-
-def test_a_player_reads_the_same_of_a_whole_recording(tmp_path: Path) -> None:
-    events = list(full_cores(trial(), 2.0, 32.0))
-    with Recorder(tmp_path / "s.jsonl") as recorder:
-        for event in events:
-            recorder.write(event)
-    player = Player(open_session(tmp_path / "s.jsonl"))
-    _, wanted = followed(player._session.events(Notes()))
-    found = player.findings_held(lambda: True)
-    assert found is not None and found.found and found.found == wanted.found
-    assert player.findings_held(lambda: False) is None, "who leaves does not wait for it"
-    player.close()
-
-
-def test_looks_whose_findings_are_known_come_to_the_same() -> None:
-    state, told = SessionState(), FindingsHeld()
-    events = list(full_cores(trial(), 2.0, 32.0))
-    for event in events:
-        apply(state, event)
-        told.see(state, verdicts(state))
-    _, held = followed(events)
-    assert {key: (one.from_s, one.to_s, one.seconds) for key, one in told.found.items()} == {
-        key: (one.from_s, one.to_s, one.seconds) for key, one in held.found.items()
-    }
 
 
 def ended(events: list[ev.AnyEvent]) -> list[ev.AnyEvent]:

@@ -19,7 +19,6 @@ from textual.strip import Strip
 from distmon.core.errors import DistmonError
 from distmon.core.events import AnyEvent
 from distmon.core.fold import apply
-from distmon.core.held import FindingsHeld
 from distmon.core.moments import Moment
 from distmon.core.pace import PacePoint
 from distmon.core.state import SessionState
@@ -87,7 +86,6 @@ class FakePlayer:
     present: SessionState | None = None
     asked: list[str] = field(default_factory=list)
     named: dict[float, Moment] = field(default_factory=dict)
-    held: FindingsHeld | None = None
     _sought: SessionState | None = None
 
     @property
@@ -137,9 +135,6 @@ class FakePlayer:
 
     def position_of_mark(self, name: str) -> float:
         return next(moment.at - self.started_at for moment in self.moments if moment.text == name)
-
-    def findings_held(self, go_on: Callable[[], bool]) -> FindingsHeld | None:
-        return self.held
 
     def step(self, count: int = 1) -> None:
         self.playing = False

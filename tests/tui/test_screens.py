@@ -12,9 +12,7 @@ import pytest
 
 from distmon.core import events as ev
 from distmon.core.events import AnyEvent
-from distmon.core.finding import Verdict, key_of
 from distmon.core.fold import apply
-from distmon.core.held import FindingsHeld, Held
 from distmon.core.state import SessionState
 from distmon.core.steady import SteadySpeed
 from distmon.core.synthetic import Script, session
@@ -538,40 +536,6 @@ async def test_a_verdict_has_evidence_gain_try_and_check_and_enter_goes_to_its_r
         assert selected is not None and selected[1] == 5
         await pilot.press("enter")
         assert page(app, Ranks).choices.details == ("rank", 5)
-
-
-async def test_what_held_earlier_is_told_with_when_and_how_long(open_app: OpenApp, text_grid: Grid) -> None:
-    gone = Verdict(kind="memory_pressure", text="node-001 was out of memory", evidence="e", try_first="t", host="node-001")
-    async with open_app(RUNNING[:-200], size=(140, 40)) as (app, pilot, source):
-        app.frame()
-        app.cockpit.held.found[key_of(gone)] = Held(gone, 5.0, 17.0, 9.0)
-        source.waiting += RUNNING[-200:]
-        app.frame()
-        await pilot.press("f9")
-        rows = text_grid(app)
-        past = next(row for row in rows if "memory pressure" in row)
-        assert "○" in past and "0:05" in past and "0:17" in past and "0:09" in past
-        late = next(row for row in rows if "straggler" in row and "rank 5" in row)
-        assert " now " in late and rows.index(late) < rows.index(past), "what holds comes first"
-        assert any(key[:2] == ("straggler", 5) for key in app.cockpit.held.found), "as the session is followed"
-        page(app, Verdicts).table.select(key_of(gone))
-        await pilot.press("2", "1")
-        screen = "\n".join(text_grid(app))
-        assert "it does not hold now; it held from 0:05 to 0:17 of the run, for 0:09 in" in screen
-        found = {record["kind"]: record for record in page(app, Verdicts).table.records()}
-        assert found["memory_pressure"]["until_s"] == 17.0 and found["memory_pressure"]["holds"] is False
-        assert found["straggler"]["until_s"] is None and found["straggler"]["rank"] == 5
-
-
-async def test_of_a_recording_it_is_read_beside_the_screen(open_app: OpenApp, fake_player: type[FakePlayer]) -> None:
-    gone = Verdict(kind="memory_pressure", text="node-001 was out of memory", evidence="e", try_first="t", host="node-001")
-    held = FindingsHeld(found={key_of(gone): Held(gone, 5.0, 17.0, 9.0)})
-    async with open_app(RUNNING, size=(140, 40), player=fake_player(RUNNING, held=held)) as (app, pilot, _):
-        await pilot.press("f9")
-        await app.workers.wait_for_complete()
-        await pilot.pause()
-        assert app.cockpit.held is held and not app.cockpit.reading_held
-        assert key_of(gone) in page(app, Verdicts).table.model.keys
 
 
 async def test_the_timeline_has_a_lane_per_slot_and_says_how_a_worker_ended(open_app: OpenApp, text_grid: Grid) -> None:

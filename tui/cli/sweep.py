@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
         say(f"stopped after {swept.done} of {len(runs(sweep))} runs; go on with: distmon sweep --resume {folder.path}")
         return 128 + swept.stopped
     form = {"json": arguments.json, "markdown": arguments.markdown, "html": arguments.html}
-    publish(argparse.Namespace(session=[str(folder.path)], png=None, demo=False, price=None, **form), each=False)
+    publish(argparse.Namespace(session=[str(folder.path)], png=None, demo=False, price=None, timeline=None, **form), each=False)
     return code
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from distmon.tui.view.details import Subject
 
 ASCENDING = (
-    "rank", "node", "host", "state", "as listed", "run", "name", "kind", "who", "text", "command", "measure", "generation", "gpu",
-    "cause", "time",
+    "rank", "node", "host", "state", "as listed", "run", "name", "kind", "who", "text", "command", "measure", "generation",
+    "device", "cause", "time",
 )  # fmt: skip
 """Columns that begin in ascending order; figures begin with the largest."""
 

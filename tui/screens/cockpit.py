@@ -8,15 +8,13 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from textual import events, work
+from textual import events
 from textual.app import ComposeResult
 from textual.dom import DOMNode
 from textual.screen import Screen
 from textual.widget import Widget
-from textual.worker import get_current_worker
 
 from distmon.core.errors import DistmonError
-from distmon.core.held import FindingsHeld
 from distmon.tui.bindings import WHILE_HELPING, Command, bindings_for, commands_for
 from distmon.tui.format import clean
 from distmon.tui.ports import Job, Player
@@ -73,8 +71,6 @@ class Cockpit(Screen[None]):
     ) -> None:
         super().__init__()
         self.facts, self.player, self.job, self.rights = facts, player, job, rights or Rights()
-        self.held = FindingsHeld()
-        self.reading_held = self._held_asked = False
         self.opening: tuple[str, object] | None = None
         """The screen to begin with, and its subject; the landing screen without it."""
         self.cross: float | None = None
@@ -455,24 +451,6 @@ class Cockpit(Screen[None]):
         if self.player is not None:
             self.player.seek(visit.before)
         self.say("back where you were")
-
-    def ask_for_held(self) -> None:
-        """What happens now is followed as it goes; a recording is read through for it, once, beside the screen."""
-        if self.player is not None and self.player.present is None and not self._held_asked:
-            self._held_asked = self.reading_held = True
-            self._read_held(self.player)
-
-    @work(thread=True)
-    def _read_held(self, player: Player) -> None:
-        worker = get_current_worker()
-        held = player.findings_held(lambda: not worker.is_cancelled)
-        if not worker.is_cancelled:
-            self.app.call_from_thread(self._took_held, held)
-
-    def _took_held(self, held: FindingsHeld | None) -> None:
-        self.reading_held = False
-        self.held = held if held is not None else self.held
-        self.page.redraw()
 
     def on_replay_bar_place_asked(self) -> None:
         self.read_line("go to (1:30, step:1234, mark:NAME, end):", "", self._go_to)

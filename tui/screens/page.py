@@ -9,7 +9,6 @@ from textual import events
 from textual.app import ComposeResult
 from textual.widget import Widget
 
-from distmon.core.held import FindingsHeld
 from distmon.tui.ports import Job, Player
 from distmon.tui.rights import Rights
 from distmon.tui.screens.arrange import Box, Rows, in_rows, is_boxed, is_single, one_panel
@@ -37,10 +36,6 @@ class Frame(Protocol):
     cross: float | None
     """The moment that the crosshair of all charts is on."""
     player: Player | None
-    held: FindingsHeld
-    """How long each finding held, as far as this view has seen the session."""
-    reading_held: bool
-    """Whether more of that is on its way."""
     job: Job | None
     rights: Rights
 
@@ -62,10 +57,6 @@ class Frame(Protocol):
 
     def point_at(self, at: float | None) -> None:
         """Moves the crosshair of all charts; None takes it away."""
-        ...
-
-    def ask_for_held(self) -> None:
-        """What held before this view came to the session; the page is drawn again when it is there."""
         ...
 
     def visit(self, at: float) -> None:

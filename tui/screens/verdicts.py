@@ -39,19 +39,14 @@ class Verdicts(Page):
         return [(2, [("verdicts", 1)]), (3, [("finding", 3), ("split", 2)])]
 
     def draw_parts(self, facts: Facts, shown: set[str]) -> None:
-        found = verdict_page.findings(facts, self.frame.held)
-        note = [("reading what held earlier ...", "muted")] if self.frame.reading_held else []
-        self.list_rows(self.table, verdict_page.records(found), partial(verdict_page.cells, found), note)
+        found = verdict_page.by_key(facts.verdicts)
+        self.list_rows(self.table, verdict_page.records(found), partial(verdict_page.cells, found))
         key = self.table.model.selected or next(iter(self.table.model.keys), None)
         one = found.get(key) if key is not None else None
-        self.text.figures = lambda: [verdict_page.record(one.verdict)] if one is not None else []
-        self.text.show(partial(verdict_page.lines, facts, one), [("Enter goes there", "muted")])
+        self.text.figures = lambda: [verdict_page.record(one)] if one is not None else []
+        self.text.show(partial(verdict_page.lines, facts, key), [("Enter goes there", "muted")])
         self.split.figures = partial(split.figures, facts)
         self.split.show(partial(split.split_lines, facts), split.split_caption(facts))
-
-    def take_focus(self) -> None:
-        self.frame.ask_for_held()
-        super().take_focus()
 
     def on_rows_panel_selected(self, event: RowsPanel.Selected) -> None:
         self.redraw()
@@ -59,10 +54,9 @@ class Verdicts(Page):
     def on_rows_panel_opened(self, event: RowsPanel.Opened) -> None:
         """To the rank or the node that it names."""
         key: Key | None = event.panel.model.selected
-        found = verdict_page.findings(self.frame.facts, self.frame.held).get(key) if key is not None else None
-        if found is None:
+        verdict = verdict_page.by_key(self.frame.facts.verdicts).get(key) if key is not None else None
+        if verdict is None:
             return
-        verdict = found.verdict
         node = next((n.node for n in self.frame.facts.state.nodes.values() if verdict.host and n.host == verdict.host), None)
         if verdict.rank is not None:
             self.frame.go("ranks", verdict.rank)

@@ -26,7 +26,7 @@ from distmon.tui.widgets.rows import Cell
 from distmon.tui.widgets.table import Column
 
 GPU_COLUMNS = (
-    Column("gpu", "gpu", 5, "left", figure="index"),
+    Column("device", "gpu", 5, "left", figure="index"),
     Column("utilization", "util", 4, importance=1, figure="utilization_percent"),
     Column("memory", "memory", 12, importance=2, figure="memory_used_bytes"),
     Column("power", "power", 12, importance=3, figure="power_w"),

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
-from distmon.core.finding import CALM, Key, key_of, since_start, why_no_gain
-from distmon.core.held import FindingsHeld
+from distmon.core.finding import CALM, Key, key_of, why_no_gain
 from distmon.core.verdicts import Verdict
 from distmon.tui.format import MISSING, clean, duration
 from distmon.tui.glyphs import STATES
@@ -21,40 +19,10 @@ from distmon.tui.widgets.table import Column
 COLUMNS = (
     Column("kind", "kind", 22, "left"),
     Column("who", "who", 10, "left", importance=2, grow=1, widest=22),
-    Column("gain", "gain", 11, importance=6, figure="gain_percent_high"),
-    Column("since", "since", 7, importance=3, figure="since_s"),
-    Column("until", "until", 7, importance=4, figure="until_s"),
-    Column("held", "held", 7, importance=5, figure="held_s"),
+    Column("gain", "gain", 11, importance=3, figure="gain_percent_high"),
+    Column("since", "since", 9, importance=4, figure="from_s"),
     Column("text", "what", 20, "left", importance=1, grow=6, widest=200),
 )
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One that holds now, or held earlier. Times are seconds since the job's start; `until_s` is None for one that still holds,
-    and the others where the view has not followed it."""
-
-    verdict: Verdict
-    holds: bool
-    since_s: float | None
-    until_s: float | None
-    held_s: float | None
-
-
-def findings(facts: Facts, held: FindingsHeld) -> dict[Key, Finding]:
-    """What holds now, the gravest first, and after it what held earlier in the run, the longest first."""
-    now = since_start(facts.state, facts.state.now) or 0.0
-    found = {}
-    for key, verdict in by_key(facts.verdicts).items():
-        known = held.found.get(key)
-        since = known.from_s if known is not None and known.from_s <= now else verdict.from_s
-        lasted = known.seconds if known is not None and known.to_s <= now else None
-        found[key] = Finding(verdict, True, since, None, lasted)
-    past = {key: one for key, one in held.found.items() if key not in found and one.from_s < now}
-    for key, one in sorted(past.items(), key=lambda item: -item[1].seconds):
-        over = one.to_s <= now
-        found[key] = Finding(one.verdict, False, one.from_s, min(one.to_s, now), one.seconds if over else None)
-    return found
 
 
 def record(verdict: Verdict) -> dict[str, object]:
@@ -67,19 +35,9 @@ def record(verdict: Verdict) -> dict[str, object]:
     }  # fmt: skip
 
 
-def records(found: dict[Key, Finding]) -> dict[Key, dict[str, object]]:
+def records(found: dict[Key, Verdict]) -> dict[Key, dict[str, object]]:
     """The same for a file."""
-    return {
-        key: {
-            "who": who(one.verdict),
-            "holds": one.holds,
-            "since_s": one.since_s,
-            "until_s": one.until_s,
-            "held_s": one.held_s,
-            **record(one.verdict),
-        }
-        for key, one in found.items()
-    }
+    return {key: {"who": who(verdict), **record(verdict)} for key, verdict in found.items()}
 
 
 def by_key(found: Iterable[Verdict]) -> dict[Key, Verdict]:
@@ -105,33 +63,26 @@ def gain_words(verdict: Verdict) -> str:
     return gain(verdict) + (" of the step time" if verdict.gain_of == "step" else " of the job's time")
 
 
-def cells(found: dict[Key, Finding], key: Key) -> Sequence[Cell]:
-    one, verdict = found[key], found[key].verdict
+def cells(verdicts: dict[Key, Verdict], key: Key) -> Sequence[Cell]:
+    verdict = verdicts[key]
     good = verdict.kind in CALM
-    sign, role = (STATES["good"], "good") if good else (STATES["warn"], "warn")
-    if not one.holds:
-        sign, role = STATES["idle"], "muted"
-    text = "text" if one.holds else "muted"
+    sign = STATES["good"] if good else STATES["warn"]
     return (
-        (f"{sign} {verdict.kind.replace('_', ' ')}", role),
-        (who(verdict), text),
-        (gain(verdict), text),
-        (duration(one.since_s), text),
-        ("now" if one.holds else duration(one.until_s), text),
-        (duration(one.held_s), text),
-        (clean(verdict.text), text),
+        (f"{sign} {verdict.kind.replace('_', ' ')}", "good" if good else "warn"),
+        (who(verdict), "text"),
+        (gain(verdict), "text"),
+        (duration(verdict.from_s), "text"),
+        (clean(verdict.text), "text"),
     )
 
 
-def lines(facts: Facts, one: Finding | None, palette: Palette, width: int, height: int) -> list[Line]:
-    """One finding in full."""
+def lines(facts: Facts, key: Key | None, palette: Palette, width: int, height: int) -> list[Line]:
+    """One verdict in full."""
+    verdict = by_key(facts.verdicts).get(key) if key is not None else None
     style = palette.style
-    if one is None:
+    if verdict is None:
         return [Line([(facts.steady.reason or "nothing holds the job back as far as is seen", style("muted"))])]
-    verdict = one.verdict
-    found = wrapped(clean(verdict.text), width, style("warn" if one.holds else "muted", bold=True))
-    if (when := _when(one)) and not one.holds:
-        found += wrapped(when, width, style("text"))
+    found = wrapped(clean(verdict.text), width, style("warn", bold=True))
     parts = [
         ("because", verdict.evidence),
         ("pattern", PATTERNS.get(verdict.pattern, "")),
@@ -140,25 +91,13 @@ def lines(facts: Facts, one: Finding | None, palette: Palette, width: int, heigh
         ("to check", verdict.check),
         ("where it shows", where_it_shows(verdict)),
     ]
-    if one.holds and when:
-        parts.append(("when", when))
+    if verdict.from_s is not None and verdict.to_s is not None:
+        parts.append(("when", f"{duration(verdict.from_s)} to {duration(verdict.to_s)} of the session"))
     for name, text in parts:
         if text:
             found += [Line(), Line([(name, style("muted"))])]
             found += wrapped(clean(text), width - 2, style("text"), "  ")
     return found
-
-
-def _when(one: Finding) -> str:
-    """In words since when it holds, or when it did and for how long."""
-    verdict, lasted = one.verdict, f", for {duration(one.held_s)} in all" if one.held_s is not None else ""
-    if not one.holds:
-        return f"it does not hold now; it held from {duration(one.since_s)} to {duration(one.until_s)} of the run{lasted}"
-    if one.held_s is not None:
-        return f"since {duration(one.since_s)} of the run{lasted}"
-    if verdict.from_s is None or verdict.to_s is None:
-        return ""
-    return f"{duration(verdict.from_s)} to {duration(verdict.to_s)} of the run"
 
 
 PATTERNS = {
