@@ -110,6 +110,71 @@ static PyObject *usual_told(PyObject *module, PyObject *args) {
     return found;
 }
 
+/* A number of a list that fits 32 bits without a sign; -1 for anything else, without an error. */
+static int64_t get_number(PyObject *list, Py_ssize_t place) {
+    int64_t number = PyLong_AsLongLong(PyList_GetItem(list, place));
+    if (PyErr_Occurred())
+        PyErr_Clear();
+    return number >= 0 ? number : -1;
+}
+
+/* The sum, spread evenly over `count` steps; whether every step fits. */
+static int spread_sum(uint32_t *numbers, Py_ssize_t count, int64_t sum) {
+    int64_t each = sum / count, more = sum % count;
+    if (sum < 0 || each >= UINT32_MAX)
+        return 0;
+    for (Py_ssize_t i = 0; i < count; i++)
+        numbers[i] = (uint32_t)(each + (i >= count - more));
+    return 1;
+}
+
+/* The starts of `count` steps, so that the last one, `duration` long, ends where it did; whether they fit. */
+static int spread_starts(uint32_t *numbers, Py_ssize_t count, int64_t start, int64_t span, int64_t duration) {
+    int64_t last = span > duration ? span - duration : 0;
+    if (start < 0 || span < 0 || start > UINT32_MAX || last > UINT32_MAX - start)
+        return 0;
+    for (Py_ssize_t i = 0; i < count - 1; i++)
+        numbers[i] = (uint32_t)(start + last * i / (count - 1));
+    numbers[count - 1] = (uint32_t)(start + last);
+    return 1;
+}
+
+/* The usual columns of each worker's steps, of which only sums are known: bytes; None where one is not known or does not fit. */
+static PyObject *spread_sums(PyObject *module, PyObject *args) {
+    PyObject *counts, *starts, *spans, *sums[STARTS], *found;
+    Py_ssize_t steps = 0, most;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "nO!O!O!O!O!O!O!O!O!", &most, &PyList_Type, &counts, &PyList_Type, &starts, &PyList_Type, &spans,
+                          &PyList_Type, &sums[0], &PyList_Type, &sums[1], &PyList_Type, &sums[2], &PyList_Type, &sums[3],
+                          &PyList_Type, &sums[4], &PyList_Type, &sums[5]))
+        return NULL;
+    Py_ssize_t workers = PyList_Size(counts);
+    int whole = PyList_Size(starts) == workers && PyList_Size(spans) == workers;
+    for (int column = 0; column < STARTS; column++)
+        whole = whole && PyList_Size(sums[column]) == workers;
+    for (Py_ssize_t i = 0; whole && i < workers; i++) {
+        int64_t count = get_number(counts, i);
+        whole = count > 0 && count <= most - steps;
+        steps += whole ? count : 0;
+    }
+    if (!whole)
+        return PyErr_Format(PyExc_ValueError, "lists of different lengths, a worker without steps, or too many steps");
+    if ((found = PyBytes_FromStringAndSize(NULL, steps * USUAL_COLUMNS * (Py_ssize_t)sizeof(uint32_t))) == NULL)
+        return NULL;
+    uint32_t *numbers = (uint32_t *)PyBytes_AsString(found);
+    for (Py_ssize_t i = 0; whole && i < workers; i++) {
+        Py_ssize_t count = (Py_ssize_t)get_number(counts, i);
+        for (int column = 0; whole && column < STARTS; column++)
+            whole = spread_sum(numbers + column * count, count, get_number(sums[column], i));
+        whole = whole && spread_starts(numbers + STARTS * count, count, get_number(starts, i), get_number(spans, i),
+                                       numbers[count - 1]);
+        numbers += USUAL_COLUMNS * count;
+    }
+    if (!whole)
+        Py_CLEAR(found);
+    return whole ? found : Py_NewRef(Py_None);
+}
+
 /* The sum of two whole numbers of any size. */
 static PyObject *added(PyObject *before, uint64_t more) {
     int overflow;
@@ -548,6 +613,7 @@ static const struct {
 
 static PyMethodDef functions[] = {
     {"usual_told", usual_told, METH_VARARGS, "(rank, worker, Batch) of each worker of a table with the usual columns."},
+    {"spread_sums", spread_sums, METH_VARARGS, "The usual columns of each worker's steps, of which only sums are known."},
     {"add_batches", add_batches, METH_VARARGS, "Each batch to the steps of its rank."},
     {"sums_of", sums_of, METH_VARARGS, "The sums of batches with the usual columns."},
     {"all_new", all_new, METH_VARARGS, "Whether no batch begins before the end of what its rank has."},

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from distmon.core.columns import column_sums, compiled_fold, tuple_sums
 from distmon.core.events import AnyEvent, NodeStepsRecorded, NodeStepsSummed, StepsRecorded
-from distmon.core.step_table import COLUMNS, known_columns
+from distmon.core.step_table import COLUMNS, MOST_STEPS, known_columns
 
 if TYPE_CHECKING:
     Int64s = array[int]
@@ -173,13 +173,14 @@ def _mean_steps(event: NodeStepsSummed) -> list[tuple[int, str, Batch]]:
     """Of sums: as many steps as there were, all alike, that add up to the same."""
     names = [name for name in COLUMNS[:-1] if name in event.sums]
     columns, counts = known_columns([*names, COLUMNS[-1]]), event.counts
-    sums = zip(*(event.sums[name] for name in names), strict=True)
-    rows = list(map(_means, counts, event.start_ns, event.span_ns, sums))
     whose = (event.ranks, event.workers, event.first_steps)
     if columns is USUAL and compiled_fold is not None:
-        numbers = _packed(chain.from_iterable(rows))
-        if numbers.typecode == "I":
-            return compiled_fold.usual_told(Batch, numbers, event.origin, *whose, tuple(counts), USUAL)
+        sums = [event.sums[name] for name in names]
+        packed = compiled_fold.spread_sums(MOST_STEPS, counts, event.start_ns, event.span_ns, *sums)
+        if packed is not None:
+            return compiled_fold.usual_told(Batch, array("I", packed), event.origin, *whose, tuple(counts), USUAL)
+    by_worker = zip(*(event.sums[name] for name in names), strict=True)
+    rows = map(_means, counts, event.start_ns, event.span_ns, by_worker)
     told = zip(*whose, counts, rows, strict=True)
     return [
         (rank, worker, make_batch(first, count, event.origin, columns, _packed(row))) for rank, worker, first, count, row in told
@@ -199,13 +200,12 @@ def _means(count: int, start: int, span: int, sums: tuple[int | None, ...]) -> l
     return numbers
 
 
-def _packed(numbers: Iterable[int]) -> Int64s:
+def _packed(numbers: list[int]) -> Int64s:
     """Unsigned where all are known and fit."""
-    given = list(numbers)
     try:
-        return array("I", given)
+        return array("I", numbers)
     except OverflowError:
-        return array("q", given)
+        return array("q", numbers)
 
 
 def aligned(event: AnyEvent, told: list[tuple[int, str, Batch]]) -> bool:

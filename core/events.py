@@ -352,7 +352,7 @@ class NodeStepsSummed(Event, frozen=True, kw_only=True):
             raise ValueError("node_steps_summed has columns that are not known, or no durations")
         if min(self.counts, default=0) < 1 or sum(self.counts) > MOST_STEPS:
             raise ValueError("node_steps_summed has a worker without steps, or too many steps")
-        if min(self.span_ns) < 0 or any((value or 0) < 0 for column in self.sums.values() for value in column):
+        if min(self.span_ns) < 0 or any(min(filter(None, column), default=0) < 0 for column in self.sums.values()):
             raise ValueError("node_steps_summed has a sum below zero")
 
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from distmon.core import batches
 from distmon.core.batches import told_by
 from distmon.core.codec import decode_batch, decode_json, encode_batch, encode_json
 from distmon.core.events import NodeStepsSummed, StepsRecorded
@@ -127,3 +128,31 @@ def test_sums_that_do_not_belong_together_are_refused(damage: dict[str, object])
     NodeStepsSummed(**good)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="node_steps_summed"):
         NodeStepsSummed(**{**good, **damage})  # type: ignore[arg-type]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 40), *[st.integers(0, 1 << 34)] * 8), min_size=1, max_size=4), st.booleans())
+def test_machine_code_spreads_sums_as_python_does(rows: list[tuple[int, ...]], all_known: bool) -> None:
+    counts, starts, spans, *known = (list(column) for column in zip(*rows, strict=True))
+    sums: list[list[int | None]] = [*known]
+    if not all_known:
+        sums[2][0] = None
+    event = NodeStepsSummed(
+        at=1e9,
+        node="n",
+        generation=0,
+        origin=1e9,
+        workers=[str(place) for place in range(len(rows))],
+        ranks=list(range(len(rows))),
+        first_steps=[0] * len(rows),
+        counts=counts,
+        start_ns=starts,
+        span_ns=spans,
+        sums=dict(zip(COLUMNS, sums, strict=True)),
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        compiled = told_by(event)
+        patch.setattr(batches, "compiled_fold", None)
+        plain = told_by(event)
+    for (*whose, batch), (*known, expected) in zip(compiled, plain, strict=True):
+        assert whose == known and batch[:5] == expected[:5] and list(batch.numbers) == list(expected.numbers)
