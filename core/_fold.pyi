@@ -14,6 +14,9 @@ def usual_told(
     columns: tuple[str, ...],
     /,
 ) -> list[tuple[int, str, Any]]: ...
+def spread_sums(
+    most: int, counts: list[int], start_ns: list[int], span_ns: list[int], /, *sums: list[int | None]
+) -> bytes | None: ...
 def add_batches(
     ranks: dict[int, Any],
     told: list[Any],
