@@ -10,12 +10,14 @@ import re
 import signal
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from distmon.agent import spied
+from distmon.core.batches import USUAL_STEPS
 from distmon.core.events import ThreadStack
-from distmon.core.quantiles import median
-from distmon.core.steps import USUAL_STEPS
 from distmon.probe.ring import Header, process_start_ticks
+
+if TYPE_CHECKING:
+    from distmon.agent import spied
 
 SUFFIX = ".stacks"
 SILENT_STEPS = 3.0
@@ -29,9 +31,10 @@ ANSWER_S = 2.0
 _MOST_BYTES = 1 << 18
 _MOST_THREADS = 16
 _MOST_FRAMES = 60
-_SIGNAL = re.compile(rb"signal (\d+)\n")
-_THREAD = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]+(?: \[(.*?)\])? \(most recent call first\):")
-_FRAME = re.compile(r'\s+File "(.*)", line (\d+|\?\?\?) in (.*)')
+_SIGNAL = rb"signal (\d+)\n"
+_THREAD = r"(?:Current thread|Thread) 0x[0-9a-f]+(?: \[(.*?)\])? \(most recent call first\):"
+_FRAME = r'\s+File "(.*)", line (\d+|\?\?\?) in (.*)'
+"""Most agents never have to look: these, and modules that only a silent worker needs, are left until then."""
 
 
 class StackWatch:
@@ -102,6 +105,8 @@ class StackWatch:
 
     def _read_from_outside(self) -> bool:
         """Whether there is a program that does."""
+        from distmon.agent import spied
+
         program = spied.find_program(self._pid, self._programs)
         if program is None or not self._lives():
             return False
@@ -112,6 +117,8 @@ class StackWatch:
         return True
 
     def _look_at_spy(self) -> list[ThreadStack]:
+        from distmon.agent import spied
+
         assert self._spy is not None
         threads = self._spy.look()
         if threads is None:
@@ -128,6 +135,8 @@ class StackWatch:
     def _is_time(self, silent_s: float, now: float) -> bool:
         if silent_s <= SILENT_S or now < self._next:
             return False
+        from distmon.core.quantiles import median
+
         return silent_s > SILENT_STEPS * (median(self._durations[-USUAL_STEPS:]) or 0.0) / 1e9 + SILENT_S
 
     def _ask(self) -> bool:
@@ -137,7 +146,7 @@ class StackWatch:
         except OSError:
             return False
         try:
-            named = _SIGNAL.match(os.pread(descriptor, 32, 0))
+            named = re.match(_SIGNAL, os.pread(descriptor, 32, 0))
             self._read_to = os.fstat(descriptor).st_size
         finally:
             os.close(descriptor)
@@ -169,9 +178,9 @@ def parse_stacks(text: str) -> list[ThreadStack]:
         return []
     threads: list[tuple[str, list[str]]] = []
     for line in text.splitlines():
-        if head := _THREAD.fullmatch(line.strip()):
+        if head := re.fullmatch(_THREAD, line.strip()):
             threads.append((head[1] or "", []))
-        elif threads and (frame := _FRAME.fullmatch(line)) and len(threads[-1][1]) < _MOST_FRAMES:
+        elif threads and (frame := re.fullmatch(_FRAME, line)) and len(threads[-1][1]) < _MOST_FRAMES:
             threads[-1][1].append(f"{frame[1]}:{frame[2]} {frame[3]}")
     ordered = [*threads[-1:], *reversed(threads[:-1])][:_MOST_THREADS]
     return [

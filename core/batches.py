@@ -21,6 +21,8 @@ PHASES = ("input_wait", "compute", "exposed_communication", "optimizer")
 UNKNOWN = -(1 << 62)
 """In an array with signs: what was not measured."""
 _ADDED = ("duration_ns", "samples", *(f"{phase}_ns" for phase in PHASES))
+USUAL_STEPS = 9
+"""Of so many last steps the median is their usual time."""
 USUAL = known_columns(name for name in COLUMNS if name != "micro_batches")
 """The columns of nearly all batches."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -30,12 +31,25 @@ def _decoded(form: Callable[[Any], StepTable]) -> Callable[[type, Any], StepTabl
 
 _pack, _unpack = _encoded(step_table.packed), _decoded(step_table.unpacked)
 _json_encoder = msgspec.json.Encoder(enc_hook=_encoded(step_table.listed))
-_json_decoder: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent, dec_hook=_decoded(step_table.unlisted))
 _msgpack_encoder = msgspec.msgpack.Encoder(enc_hook=_pack)
 _msgpack_batch_decoder = msgspec.msgpack.Decoder(list[msgspec.Raw])
-_msgpack_events_decoder: msgspec.msgpack.Decoder[list[AnyEvent]] = msgspec.msgpack.Decoder(list[AnyEvent], dec_hook=_unpack)
-_msgpack_decoder: msgspec.msgpack.Decoder[AnyEvent] = msgspec.msgpack.Decoder(AnyEvent, dec_hook=_unpack)
 _DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+@cache
+def _json_decoder() -> msgspec.json.Decoder[AnyEvent]:
+    """Like all decoders of every kind of event made when first used, in milliseconds: an agent only encodes."""
+    return msgspec.json.Decoder(AnyEvent, dec_hook=_decoded(step_table.unlisted))
+
+
+@cache
+def _msgpack_events_decoder() -> msgspec.msgpack.Decoder[list[AnyEvent]]:
+    return msgspec.msgpack.Decoder(list[AnyEvent], dec_hook=_unpack)
+
+
+@cache
+def _msgpack_decoder() -> msgspec.msgpack.Decoder[AnyEvent]:
+    return msgspec.msgpack.Decoder(AnyEvent, dec_hook=_unpack)
 
 
 class _Tag(msgspec.Struct):
@@ -67,7 +81,7 @@ def encode_json(event: AnyEvent) -> bytes:
 def decode_json(line: bytes) -> AnyEvent:
     """Raises UnknownKind for a well-formed event of a later version, BadEvent for anything else."""
     try:
-        return _json_decoder.decode(line)
+        return _json_decoder().decode(line)
     except _DECODE_ERRORS as error:
         raise _classify(_json_tag, line, error) from None
 
@@ -90,7 +104,7 @@ def join_batch(encoded: list[bytes]) -> bytes:
 def decode_batch(body: bytes) -> tuple[list[AnyEvent], list[BadEvent]]:
     """The events of a wire frame, and what in it could not be read. Raises BadEvent if the frame itself is no batch."""
     try:
-        return _msgpack_events_decoder.decode(body), []
+        return _msgpack_events_decoder().decode(body), []
     except _DECODE_ERRORS:
         return _decode_one_by_one(body)
 
@@ -104,7 +118,7 @@ def _decode_one_by_one(body: bytes) -> tuple[list[AnyEvent], list[BadEvent]]:
     bad: list[BadEvent] = []
     for raw in raws:
         try:
-            events.append(_msgpack_decoder.decode(raw))
+            events.append(_msgpack_decoder().decode(raw))
         except _DECODE_ERRORS as error:
             bad.append(_classify(_msgpack_tag, raw, error))
     return events, bad

@@ -8,15 +8,16 @@ among those that it sees, as Horovod's examples do; where the driver lists a ran
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 ROCM_VISIBLE, HIP_VISIBLE = "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"
 CONTAINER = "NVIDIA_VISIBLE_DEVICES"
 VISIBLE, ORDER, BY_BUS = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "PCI_BUS_ID"
 
 
-@dataclass(slots=True, frozen=True)
-class Device:
+class Device(Struct, frozen=True):
     """A GPU by the driver's number, which follows the PCI bus; `instances` are the UUIDs of its MIG instances by their number."""
 
     index: int
@@ -26,16 +27,14 @@ class Device:
     """None where MIG is off."""
 
 
-@dataclass(slots=True, frozen=True)
-class Place:
+class Place(Struct, frozen=True):
     """A GPU, and the MIG instance on it (None: all of it)."""
 
     index: int
     instance: int | None = None
 
 
-@dataclass(slots=True, frozen=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """`place` is None where the rank sees no GPU or none can be told for it; `doubt` says why the place may be another."""
 
     place: Place | None

@@ -10,10 +10,10 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from distmon.core.batches import USUAL_STEPS
 from distmon.core.events import StackTaken
 from distmon.core.quantiles import median
 from distmon.core.reach import ranks_out_of_reach
-from distmon.core.steps import USUAL_STEPS
 
 if TYPE_CHECKING:
     from distmon.core.state import SessionState

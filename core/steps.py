@@ -11,7 +11,7 @@ from operator import add
 from typing import TYPE_CHECKING, NamedTuple
 
 from distmon.core.arrivals import Arrivals
-from distmon.core.batches import NOTHING, PHASES, USUAL, Batch, Int64s, Sums, add_up, sums_of
+from distmon.core.batches import NOTHING, PHASES, USUAL, USUAL_STEPS, Batch, Int64s, Sums, add_up, sums_of
 from distmon.core.columns import compiled_columns, compiled_fold, row_sums, spread_amounts
 from distmon.core.quantiles import EXACT_LIMIT, Quantiles, median
 from distmon.core.step_bins import BLOCK, StepBins
@@ -21,7 +21,6 @@ HISTORY_COLUMNS = ("samples", "steps", *PHASES, "rest", "step")
 
 EXACT_PREFIX = 512
 RECENT_STEPS = 256
-USUAL_STEPS = 9
 MAX_SERIES = 65_536
 MAX_BINS = 3_600
 _APART = 1_024

@@ -12,7 +12,7 @@ from pathlib import Path
 from distmon.core.errors import DistmonError, UsageError
 
 _MAX_SOCKET_PATH = 107
-_TCP = re.compile(r"tcp://(\[[0-9a-fA-F:.]+\]|[^:/\s]+):(\d{1,5}|\*)")
+_TCP = r"tcp://(\[[0-9a-fA-F:.]+\]|[^:/\s]+):(\d{1,5}|\*)"
 
 
 def check_address(address: str, *, binding: bool, keyed: bool = False) -> str:
@@ -127,7 +127,7 @@ def _check_socket_path(address: str) -> None:
 
 
 def _check_tcp(address: str, binding: bool, keyed: bool) -> None:
-    match = _TCP.fullmatch(address)
+    match = re.fullmatch(_TCP, address)
     if match is None or (match[2] == "*" and not binding):
         raise UsageError(f"{address!r} is no TCP address; write tcp://HOST:PORT")
     if match[2] != "*" and not 0 < int(match[2]) < 65536:

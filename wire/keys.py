@@ -25,8 +25,8 @@ from zmq.utils import z85
 from distmon.core.errors import DistmonError, UsageError
 
 OWN_KEY, VIEWERS, AGENTS = "own.key", "viewers", "agents"
-_HEX = re.compile(r"[0-9a-f]{64}")
-_NAME = re.compile(r"[A-Za-z0-9._@+-]{1,64}")
+_HEX = r"[0-9a-f]{64}"
+_NAME = r"[A-Za-z0-9._@+-]{1,64}"
 _LARGEST_FILE = 4 << 20
 _LOOK_EVERY_S = 0.2
 
@@ -125,7 +125,7 @@ def load_own(folder: Path) -> KeyPair:
     if text is None:
         raise DistmonError(f"there is no key in {folder}; make one: distmon keys init")
     secret = text.strip()
-    if not _HEX.fullmatch(secret):
+    if not re.fullmatch(_HEX, secret):
         raise DistmonError(f"{path} holds no key; move it away and make a new one: distmon keys init")
     return KeyPair(public_of(secret), secret)
 
@@ -133,14 +133,14 @@ def load_own(folder: Path) -> KeyPair:
 def checked_key(text: str) -> str:
     """A public key as it was typed. Raises UsageError."""
     key = text.strip().lower()
-    if not _HEX.fullmatch(key):
+    if not re.fullmatch(_HEX, key):
         raise UsageError("a public key is 64 hexadecimal digits, as `distmon keys show` prints it")
     return key
 
 
 def checked_name(text: str) -> str:
     """A name for a key. Raises UsageError."""
-    if not _NAME.fullmatch(text):
+    if not re.fullmatch(_NAME, text):
         raise UsageError(f"{text!r} is no name for a key: use up to 64 letters, digits and . _ @ + -")
     return text
 
@@ -156,7 +156,7 @@ def entries(folder: Path, which: str) -> list[Entry]:
         words = line.split("#", 1)[0].split()
         if not words:
             continue
-        if len(words) not in (2, 3) or not _HEX.fullmatch(words[0]) or not _NAME.fullmatch(words[1]):
+        if len(words) not in (2, 3) or not re.fullmatch(_HEX, words[0]) or not re.fullmatch(_NAME, words[1]):
             raise DistmonError(f"{folder / which}, line {number}: expected KEY NAME{' ADDRESS' * (which == AGENTS)}; correct it")
         found.append(Entry(*words))
     return found

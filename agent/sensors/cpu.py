@@ -12,7 +12,7 @@ from distmon.agent.sensors.base import KernelFile, Reading, Roots
 
 _NOT_YET = "no time has passed on the kernel's counters"
 _WHOLE_NODE = b"cpu "
-_LINE = re.compile(rb"^cpu(\d*) +(\d[\d ]*)", re.MULTILINE)
+_LINE = rb"^cpu(\d*) +(\d[\d ]*)"
 
 Ticks = dict[int, tuple[int, int]]
 """Core, or -1 for all -> (idle, total) in clock ticks. Cores that are off have no line."""
@@ -79,7 +79,7 @@ def parse(text: bytes) -> Ticks:
         rows = lines.removeprefix(_WHOLE_NODE).lstrip().replace(b"\ncpu", b"],[").replace(b" ", b",")
         table = _table.decode(b"[[-1," + rows + b"]]" if lines.startswith(_WHOLE_NODE) else b"")
     except msgspec.MsgspecError:
-        found = ([int(core or -1), *map(int, numbers.split()[:8])] for core, numbers in _LINE.findall(lines))
+        found = ([int(core or -1), *map(int, numbers.split()[:8])] for core, numbers in re.findall(_LINE, lines, re.MULTILINE))
         table = [_Core(*columns) for columns in found if len(columns) > 4]
     return {core.number: _idle_and_total(core) for core in table}
 

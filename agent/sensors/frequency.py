@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 from distmon.agent.sensors.base import KernelFile, Reading, Roots, whole_numbers
 
-_CORE = re.compile(r"cpu(\d+)$")
 _LIST_AGAIN_NS = 60 * 10**9
 _ABSENT = "this machine does not tell its cores' clocks (most virtual ones do not)"
 
@@ -43,5 +41,5 @@ def _paths(folder: Path) -> list[Path]:
         names = os.listdir(folder)  # noqa: PTH208
     except OSError:
         return []
-    cores = [int(match[1]) for name in names if (match := _CORE.match(name))]
+    cores = [int(name[3:]) for name in names if name.startswith("cpu") and name[3:].isdecimal()]
     return [folder / f"cpu{core}" / "cpufreq" / "scaling_cur_freq" for core in range(max(cores, default=-1) + 1)]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 KERNEL_LOG = Path("/dev/kmsg")
-_XID = re.compile(rb"NVRM: Xid \(PCI:([0-9a-f]{1,8}):([0-9a-f]{1,2}):([0-9a-f]{1,2})[^)]*\): (\d{1,6})\b", re.IGNORECASE)
+_XID = rb"NVRM: Xid \(PCI:([0-9a-f]{1,8}):([0-9a-f]{1,2}):([0-9a-f]{1,2})[^)]*\): (\d{1,6})\b"
 _RECORD_BYTES = 8192
 _MOST_RECORDS = 256
 """In one reading; the rest of a flood waits for the next."""
@@ -57,5 +57,5 @@ class XidLog:
 def _parse(text: bytes) -> list[LoggedXid]:
     return [
         LoggedXid(PciAddress(int(domain, 16), int(bus, 16), int(device, 16)), int(code))
-        for domain, bus, device, code in _XID.findall(text)
+        for domain, bus, device, code in re.findall(_XID, text, re.IGNORECASE)
     ]

@@ -7,9 +7,10 @@ When the whole driver is away (reloaded, updated, taken from a container), it is
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from msgspec import Struct
 
 from distmon.agent.machine_code import native
 from distmon.agent.sensors import nvidia_gpm as gpm
@@ -45,8 +46,7 @@ class _Condition(NamedTuple):
 _WELL = _Condition(_OK)
 
 
-@dataclass(slots=True)
-class _Row:
+class _Row(Struct):
     """A GPU's place in the sample, which it keeps while the agent runs. Its identity is from a time when it answered."""
 
     index: int
@@ -62,7 +62,7 @@ class _Row:
     address: PciAddress | None = None
     last_xid: int | None = None
     told: str = _OK
-    xids_told: set[int] = field(default_factory=set)
+    xids_told: set[int] = set()
 
 
 class NvidiaSensor:

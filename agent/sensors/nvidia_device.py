@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
+
+from msgspec import Struct
 
 from distmon.agent.sensors.base import rate, why
 from distmon.agent.sensors.nvidia_calls import (
@@ -41,8 +42,7 @@ SystemMemory = Callable[[], tuple[int, int]]
 """(used, total) in bytes."""
 
 
-@dataclass(slots=True, frozen=True)
-class Instance:
+class Instance(NamedTuple):
     """A MIG instance and what is known of it all the time."""
 
     number: int
@@ -52,18 +52,17 @@ class Instance:
     memory: Questions
 
 
-@dataclass(slots=True)
-class Answer:
+class Answer(Struct):
     """What one GPU said. `loss` is not empty when it is gone, `failure` when every call on it failed."""
 
     taken_ns: int
-    values: dict[str, Any] = field(default_factory=dict)
-    unavailable: dict[str, str] = field(default_factory=dict)
-    notes: dict[str, str] = field(default_factory=dict)
+    values: dict[str, Any] = {}
+    unavailable: dict[str, str] = {}
+    notes: dict[str, str] = {}
     slow_taken_ns: int | None = None
-    slow_values: dict[str, Any] = field(default_factory=dict)
-    instances: list[tuple[Instance, dict[str, Any]]] = field(default_factory=list)
-    xids: list[int] = field(default_factory=list)
+    slow_values: dict[str, Any] = {}
+    instances: list[tuple[Instance, dict[str, Any]]] = []
+    xids: list[int] = []
     loss: str = ""
     failure: str = ""
 
