@@ -195,6 +195,111 @@ static PyObject *interface_counts(PyObject *module, PyObject *args) {
     return counts;
 }
 
+/* An object of a kind that is made by keywords, of values in their order, which it takes over; NULL where one is. */
+static PyObject *make(PyObject *kind, PyObject *nothing, const char *const *names, PyObject **values, int count) {
+    PyObject *fields = PyDict_New(), *made = NULL;
+    int whole = fields != NULL;
+    for (int i = 0; i < count; i++)
+        whole = whole && values[i] != NULL && PyDict_SetItemString(fields, names[i], values[i]) == 0;
+    if (whole)
+        made = PyObject_Call(kind, nothing, fields);
+    for (int i = 0; i < count; i++)
+        Py_XDECREF(values[i]);
+    Py_XDECREF(fields);
+    return made;
+}
+
+typedef struct {
+    PyObject *name;
+    int64_t received, sent;
+    int unused;
+} Interface;
+
+/* Those that training talks over first, then those that carried most. */
+static int by_traffic(const void *one, const void *other) {
+    const Interface *a = one, *b = other;
+    int64_t carried_a = a->received + a->sent, carried_b = b->received + b->sent;
+    if (a->unused != b->unused)
+        return a->unused - b->unused;
+    return carried_a != carried_b ? (carried_a < carried_b ? 1 : -1) : PyUnicode_Compare(a->name, b->name);
+}
+
+/* Of a pair of counts as interface_counts gives it: 1, 0 for counts beyond 18 digits, -1 with an error set. */
+static int counts_in(PyObject *pair, int64_t *received, int64_t *sent) {
+    static const int64_t most = 1000000000000000000;
+    int over_received, over_sent;
+    if (!PyTuple_Check(pair) || PyTuple_Size(pair) != 2) {
+        PyErr_SetString(PyExc_TypeError, "not a pair of counts");
+        return -1;
+    }
+    *received = PyLong_AsLongLongAndOverflow(PyTuple_GetItem(pair, 0), &over_received);
+    *sent = PyLong_AsLongLongAndOverflow(PyTuple_GetItem(pair, 1), &over_sent);
+    if (PyErr_Occurred())
+        return -1;
+    return !over_received && !over_sent && *received >= 0 && *sent >= 0 && *received < most && *sent < most;
+}
+
+static PyObject *per_second(int64_t before, int64_t after, double interval_s) {
+    if (after < before)
+        Py_RETURN_NONE;
+    return PyFloat_FromDouble((double)(after - before) / interval_s);
+}
+
+static PyObject *network_rates(PyObject *module, PyObject *args) {
+    static const char *const names[] = {"name", "received_bytes_per_s", "sent_bytes_per_s", "used_by_training"};
+    PyObject *kind, *after, *before, *used, *name, *pair, *rates = NULL, *nothing = PyTuple_New(0);
+    double interval_s;
+    Py_ssize_t most, count = 0, at = 0;
+    int known = 1;
+    (void)module;
+    if (nothing == NULL || !PyArg_ParseTuple(args, "OO!O!dOn", &kind, &PyDict_Type, &after, &PyDict_Type, &before, &interval_s, &used,
+                                             &most)) {
+        Py_XDECREF(nothing);
+        return NULL;
+    }
+    Interface *found = PyMem_Malloc((size_t)(PyDict_Size(after) + 1) * sizeof *found);
+    if (found == NULL) {
+        Py_DECREF(nothing);
+        return PyErr_NoMemory();
+    }
+    while (known > 0 && PyDict_Next(after, &at, &name, &pair)) {
+        Interface interface = {name, 0, 0, 0};
+        int is_used = PySet_Contains(used, name);
+        known = is_used < 0 ? -1 : counts_in(pair, &interface.received, &interface.sent);
+        interface.unused = !is_used;
+        if (is_used || interface.received > 0 || interface.sent > 0)
+            found[count++] = interface;
+    }
+    if (known > 0) {
+        qsort(found, (size_t)count, sizeof *found, by_traffic);
+        rates = PyList_New(0);
+    }
+    for (Py_ssize_t i = 0; rates != NULL && known > 0 && i < count && i < most; i++) {
+        int64_t received, sent;
+        pair = PyDict_GetItemWithError(before, found[i].name);
+        int has_rate = pair != NULL && interval_s > 0;
+        if (pair != NULL)
+            known = counts_in(pair, &received, &sent);
+        if (known <= 0 || PyErr_Occurred())
+            break;
+        PyObject *values[] = {
+            Py_NewRef(found[i].name),
+            has_rate ? per_second(received, found[i].received, interval_s) : Py_NewRef(Py_None),
+            has_rate ? per_second(sent, found[i].sent, interval_s) : Py_NewRef(Py_None),
+            PyBool_FromLong(!found[i].unused),
+        };
+        PyObject *made = make(kind, nothing, names, values, 4);
+        if (made == NULL || PyList_Append(rates, made) < 0)
+            known = -1;
+        Py_XDECREF(made);
+    }
+    PyMem_Free(found);
+    Py_DECREF(nothing);
+    if (known <= 0 || PyErr_Occurred())
+        Py_CLEAR(rates);
+    return rates == NULL && !PyErr_Occurred() ? Py_NewRef(Py_None) : rates;
+}
+
 /* ---- Many files in one call ---------------------------------------------------------------------------------------- */
 
 /* Calls `parse` with what each of the files holds; None for one that cannot be read at once, or that `parse` does not know. */
@@ -232,33 +337,85 @@ static PyObject *whole_numbers(PyObject *module, PyObject *descriptors) {
     return read_each(descriptors, parse_number);
 }
 
-/* Of /proc/PID/stat: clock ticks in user and kernel mode, threads, pages of memory. The name, in brackets, may hold anything. */
-static PyObject *parse_process(const char *at, const char *end) {
+/* Of /proc/PID/stat: clock ticks in user and kernel mode, threads, pages of memory; 0 where they are not there. The name, in brackets,
+   may hold anything. */
+static int counts_of_process(const char *at, const char *end, int64_t counts[3]) {
     enum { USER = 11, KERNEL = 12, THREADS = 17, PAGES = 21, COLUMNS = 22 };
     int64_t columns[COLUMNS] = {0};
     const char *bracket = end;
     while (bracket > at && bracket[-1] != ')')
         bracket--;
     if (bracket == at)
-        return NULL;
+        return 0;
     at = skip_spaces(bracket, end);
     for (int column = 0; column < COLUMNS; column++, at = skip_spaces(skip_word(at, end), end)) {
         const char *number = at;
         if (at == end)
-            return NULL;
+            return 0;
         columns[column] = number_at(&number, end);
         if (number == end || !is_space(*number))
             columns[column] = -1;
     }
     if (columns[USER] < 0 || columns[KERNEL] < 0 || columns[THREADS] < 0 || columns[PAGES] < 0)
-        return NULL;
-    return Py_BuildValue("(LLL)", (long long)(columns[USER] + columns[KERNEL]), (long long)columns[THREADS],
-                         (long long)columns[PAGES]);
+        return 0;
+    counts[0] = columns[USER] + columns[KERNEL];
+    counts[1] = columns[THREADS];
+    counts[2] = columns[PAGES];
+    return 1;
 }
 
-static PyObject *process_counts(PyObject *module, PyObject *descriptors) {
+/* As Python rounds: to the nearest of two decimals in exact arithmetic. */
+static PyObject *rounded(double number) {
+    char *text = PyOS_double_to_string(number, 'f', 2, 0, NULL);
+    if (text == NULL)
+        return NULL;
+    number = PyOS_string_to_double(text, NULL, NULL);
+    PyMem_Free(text);
+    return PyErr_Occurred() ? NULL : PyFloat_FromDouble(number);
+}
+
+/* Of (descriptor, pid, rank, ticks, ns) of each process, the last two as they were at its last reading: the reading and the ticks now;
+   None for one that has to be read by itself. */
+static PyObject *process_readings(PyObject *module, PyObject *args) {
+    static const char *const names[] = {"pid", "rank", "cpu_percent", "memory_bytes", "threads"};
+    PyObject *kind, *processes, *found = NULL, *nothing = PyTuple_New(0);
+    long long now_ns, ticks_per_s, page_bytes;
+    char text[4096];
     (void)module;
-    return read_each(descriptors, parse_process);
+    if (nothing == NULL ||
+        !PyArg_ParseTuple(args, "OO!LLL", &kind, &PyList_Type, &processes, &now_ns, &ticks_per_s, &page_bytes))
+        goto done;
+    Py_ssize_t count = PyList_Size(processes);
+    found = PyList_New(count);
+    for (Py_ssize_t i = 0; found != NULL && i < count; i++) {
+        int descriptor;
+        PyObject *pid, *rank, *item = NULL;
+        long long ticks_before, before_ns;
+        int64_t counts[3];
+        if (!PyArg_ParseTuple(PyList_GetItem(processes, i), "iOOLL", &descriptor, &pid, &rank, &ticks_before, &before_ns)) {
+            Py_CLEAR(found);
+            break;
+        }
+        ssize_t size = descriptor < 0 ? -1 : pread(descriptor, text, sizeof text, 0);
+        /* What fills it may go on. */
+        if (size > 0 && size < (ssize_t)sizeof text && now_ns > before_ns && counts_of_process(text, text + size, counts)) {
+            double percent = 100e9 * (double)(counts[0] - ticks_before) / (double)ticks_per_s / (double)(now_ns - before_ns);
+            PyObject *values[] = {
+                Py_NewRef(pid),
+                Py_NewRef(rank),
+                rounded(percent > 0.0 ? percent : 0.0),
+                PyLong_FromLongLong((long long)counts[2] * page_bytes),
+                PyLong_FromLongLong((long long)counts[1]),
+            };
+            PyObject *made = make(kind, nothing, names, values, 5);
+            item = made == NULL ? NULL : Py_BuildValue("(NL)", made, (long long)counts[0]);
+        }
+        if (PyErr_Occurred() || PyList_SetItem(found, i, item == NULL ? Py_NewRef(Py_None) : item) < 0)
+            Py_CLEAR(found);
+    }
+done:
+    Py_XDECREF(nothing);
+    return found;
 }
 
 /* ---- Steps of several workers -------------------------------------------------------------------------------------- */
@@ -548,7 +705,8 @@ static PyMethodDef functions[] = {
     {"core_usage", core_usage, METH_VARARGS, "Of /proc/stat and what the last call gave: that, the node's percentage, the cores'."},
     {"interface_counts", interface_counts, METH_VARARGS, "Of /proc/net/dev: interface -> bytes received and sent."},
     {"whole_numbers", whole_numbers, METH_O, "The number that each of the open files holds."},
-    {"process_counts", process_counts, METH_O, "Of each of the open /proc/PID/stat: clock ticks, threads, pages of memory."},
+    {"network_rates", network_rates, METH_VARARGS, "Readings of interfaces from their counts now and before; see network.py."},
+    {"process_readings", process_readings, METH_VARARGS, "Readings of processes from their open files; see processes.py."},
     {"join_steps", join_steps, METH_O, "The columns of workers as one; see step_rows.py."},
     {"ask_driver", ask_driver, METH_VARARGS, "Calls C functions one after another, without Python's lock; their codes and answers."},
     {NULL, NULL, 0, NULL},

@@ -1,9 +1,25 @@
 """The types of _native.c."""
 
+from distmon.core.events import NetworkRate, ProcessReading
+
 def core_usage(text: bytes, before: bytes) -> tuple[bytes, float | None, list[float | None]] | None: ...
 def interface_counts(text: bytes) -> dict[str, tuple[int, int]] | None: ...
+def network_rates(
+    kind: type[NetworkRate],
+    after: dict[str, tuple[int, int]],
+    before: dict[str, tuple[int, int]],
+    interval_s: float,
+    used: frozenset[str],
+    most: int,
+) -> list[NetworkRate] | None: ...
 def whole_numbers(descriptors: list[int]) -> list[int | None]: ...
-def process_counts(descriptors: list[int]) -> list[tuple[int, int, int] | None]: ...
+def process_readings(
+    kind: type[ProcessReading],
+    processes: list[tuple[int, int, int | None, int, int]],
+    now_ns: int,
+    ticks_per_s: int,
+    page_bytes: int,
+) -> list[tuple[ProcessReading, int] | None]: ...
 def join_steps(rows: list[tuple[bytes, int, int]]) -> bytes: ...
 def ask_driver(handle: int, questions: bytes) -> bytes: ...
 

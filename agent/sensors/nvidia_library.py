@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 
 from distmon.agent.sensors.nvidia_calls import Nvml, in_words, is_mismatch
 
@@ -35,7 +37,7 @@ def is_present() -> bool:
 def initialize() -> Nvml:
     """The binding, ready for calls. Raises DriverError."""
     try:
-        import pynvml  # only where there is a driver
+        pynvml = _import_binding()  # only where there is a driver
     except ImportError:
         raise DriverError("nvidia-ml-py is missing in distmon's environment: pip install nvidia-ml-py") from None
     try:
@@ -45,6 +47,28 @@ def initialize() -> Nvml:
             unload(pynvml)
         raise DriverError(in_words(error)) from None
     return pynvml
+
+
+def _import_binding() -> Nvml:
+    """The module pynvml. Of ctypes.util it imports a function that it never calls, and with it subprocess and tempfile: nearly half of
+    what it costs. So it gets one that looks only when it is called. Raises ImportError."""
+    if "ctypes.util" in sys.modules:
+        import pynvml
+
+        return pynvml
+    sys.modules["ctypes.util"] = stand_in = ModuleType("ctypes.util")
+    stand_in.find_library = _find_library  # type: ignore[attr-defined]
+    try:
+        import pynvml
+    finally:
+        del sys.modules["ctypes.util"]
+    return pynvml
+
+
+def _find_library(name: str) -> str | None:
+    from ctypes.util import find_library
+
+    return find_library(name)
 
 
 def shut_down(nvml: Nvml) -> None:

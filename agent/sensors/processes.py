@@ -10,6 +10,7 @@ from distmon.core.events import ProcessReading
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_UNREAD = (-1, 0, None, 0, 0)
 
 
 class _Process:
@@ -20,8 +21,8 @@ class _Process:
         self.last_ticks: int | None = None
         self.last_ns = 0
 
-    def read(self, now_ns: int, counts: tuple[int, int, int] | None) -> ProcessReading:
-        ticks, threads, pages = counts or counts_of(self.file.read())
+    def read(self, now_ns: int) -> ProcessReading:
+        ticks, threads, pages = counts_of(self.file.read())
         last_ticks, elapsed_ns = self.last_ticks, now_ns - self.last_ns
         self.last_ticks, self.last_ns = ticks, now_ns
         percent = None if last_ticks is None or elapsed_ns <= 0 else 100e9 * (ticks - last_ticks) / _TICKS_PER_S / elapsed_ns
@@ -66,12 +67,14 @@ class ProcessSensor:
         readings: list[ProcessReading] = []
         reasons: list[str] = []
         processes = list(self._processes.values())
-        at_once: list[tuple[int, int, int] | None] = [None] * len(processes)
-        if native is not None:
-            at_once = native.process_counts([process.file.fd for process in processes])
-        for process, counts in zip(processes, at_once, strict=True):
+        for process, found in zip(processes, _read_at_once(processes, now_ns), strict=True):
+            if found is not None:
+                reading, process.last_ticks = found
+                process.last_ns = now_ns
+                readings.append(reading)
+                continue
             try:
-                readings.append(process.read(now_ns, counts))
+                readings.append(process.read(now_ns))
             except (FileNotFoundError, ProcessLookupError):
                 self.forget(process.pid)
             except (OSError, ValueError) as error:
@@ -81,6 +84,14 @@ class ProcessSensor:
     def _sort(self) -> None:
         order = sorted(self._processes.values(), key=lambda process: (process.rank is None, process.rank, process.pid))
         self._processes = {process.pid: process for process in order}
+
+
+def _read_at_once(processes: list[_Process], now_ns: int) -> list[tuple[ProcessReading, int] | None]:
+    """Of each in machine code the reading and its clock ticks; None for one that has to be read by itself, as the first time."""
+    if native is None:
+        return [None] * len(processes)
+    rows = [(p.file.fd, p.pid, p.rank, p.last_ticks, p.last_ns) if p.last_ticks is not None else _UNREAD for p in processes]
+    return native.process_readings(ProcessReading, rows, now_ns, _TICKS_PER_S, _PAGE_BYTES)
 
 
 def counts_of(line: bytes) -> tuple[int, int, int]:

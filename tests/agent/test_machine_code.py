@@ -18,6 +18,7 @@ from distmon.agent.machine_code import native
 from distmon.agent.sensors import base, cpu, network, processes
 from distmon.agent.sensors.base import KernelFile, Roots
 from distmon.agent.sensors.processes import ProcessSensor
+from distmon.core.events import NetworkRate, ProcessReading
 
 TICKS = st.integers(0, 10**6) | st.integers(0, 10**15)
 JUNK = st.sampled_from(
@@ -123,7 +124,9 @@ def test_a_process_with_any_name(tmp_path: Path, name: str) -> None:
     first, second = (sensor.read(now_ns).values["processes"] for now_ns in (10**9, 2 * 10**9))
     assert native is not None
     (process,) = sensor._processes.values()
-    assert native.process_counts([process.file.fd, -1]) == [(78, 12, 345), None]
+    rows = [(process.file.fd, 77, 3, 71, 10**9), (-1, 0, None, 0, 0)]
+    reading = ProcessReading(pid=77, rank=3, cpu_percent=28.0, memory_bytes=345 * 4096, threads=12)
+    assert native.process_readings(ProcessReading, rows, 10**9 + 250_000_000, 100, 4096) == [(reading, 78), None]
     assert (first[0].threads, second[0].threads, second[0].cpu_percent) == (12, 12, 0.0)
 
 
@@ -136,12 +139,56 @@ def test_what_is_no_line_of_a_process_is_left_to_python(junk: bytes, at: int) ->
     try:
         os.write(fd, good)
         os.pwrite(fd, junk, at)
-        (found,) = native.process_counts([fd])
+        (found,) = native.process_readings(ProcessReading, [(fd, 77, None, 78, 1)], 2, 100, 1)
         text = os.pread(fd, 4096, 0)
     finally:
         os.close(fd)
     if found is not None:
-        assert found == processes.counts_of(text)
+        reading, ticks = found
+        assert (ticks, reading.threads, reading.memory_bytes) == processes.counts_of(text)
+
+
+@given(st.integers(0, 10**12), st.integers(-5, 10**6), st.integers(1, 10**11))
+@settings(max_examples=40)
+def test_the_use_of_a_process_is_to_the_last_bit_as_python_rounds_it(before: int, ticks: int, elapsed_ns: int) -> None:
+    fd = os.memfd_create("stat")
+    try:
+        os.write(fd, f"77 (x) S {'1 ' * 10}{max(before + ticks, 0)} 0 0 0 20 0 12 0 99 10 345 0 0\n".encode())
+        sensor = ProcessSensor(Roots())
+        sensor.watch(77, 0)
+        (process,) = sensor._processes.values()
+        process.file.fd, process.last_ticks, process.last_ns = fd, before, 5
+        (reading,) = sensor.read(5 + elapsed_ns).values["processes"]
+        process.last_ticks, process.last_ns = before, 5
+        assert process.read(5 + elapsed_ns) == reading
+    finally:
+        os.close(fd)
+
+
+_PAIRS = st.tuples(st.integers(0, 10**7), st.sampled_from([0, 7, 10**18 - 1, 10**18, 10**25]))
+
+
+@given(
+    st.dictionaries(st.sampled_from(["lo", "eth0", "ib0", "caf\u00e9", "veth1"]), _PAIRS),
+    st.dictionaries(st.sampled_from(["lo", "eth0", "ib0", "caf\u00e9", "veth2"]), _PAIRS),
+    st.sampled_from([0.0, 0.999991, 1.0, 3.7]),
+    st.frozensets(st.sampled_from(["eth0", "ib0", "away"])),
+)
+@settings(max_examples=60)
+def test_the_rates_of_interfaces(
+    after: dict[str, tuple[int, int]], before: dict[str, tuple[int, int]], interval_s: float, used: frozenset[str]
+) -> None:
+    assert network.rates_of(after, before, interval_s, used) == network.rates_python(after, before, interval_s, used)
+
+
+def test_of_very_many_interfaces_those_that_carry_most() -> None:
+    counts = {f"veth{i}": (i, 1) for i in range(1000)} | {"eth0": (0, 0), "eth1": (0, 0)}
+    used = frozenset({"eth1"})
+    assert native is not None
+    rates = native.network_rates(NetworkRate, counts, counts, 1.0, used, 32)
+    assert rates == network.rates_python(counts, counts, 1.0, used)
+    assert rates is not None
+    assert [rate.name for rate in rates[:3]] == ["eth1", "veth999", "veth998"]
 
 
 def test_a_drivers_function_is_called_with_what_it_needs() -> None:
