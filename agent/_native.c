@@ -509,6 +509,74 @@ static PyObject *ask_driver(PyObject *module, PyObject *args) {
     return packed;
 }
 
+/* A number of an answer: what it is called, in which answer and at which byte it is, its letter in Python's struct, and what is made of
+   it. */
+typedef struct {
+    PyObject *name;
+    Py_ssize_t answer, offset;
+    int letter, make;
+} Place;
+
+static PyObject *number_told(const Answer *answer, const Place *place) {
+    const char *at = answer->bytes + place->offset;
+    uint64_t wide;
+    uint32_t narrow;
+    int64_t number;
+    if (place->letter == 'Q') {
+        memcpy(&wide, at, sizeof wide);
+        if (wide > INT64_MAX)
+            return place->make == 'i' ? PyLong_FromUnsignedLongLong(wide) : NULL;
+        number = (int64_t)wide;
+    } else {
+        memcpy(&narrow, at, sizeof narrow);
+        number = place->letter == 'I' ? (int64_t)narrow : (int64_t)(int32_t)narrow;
+    }
+    switch (place->make) {
+    case 'f':
+        return PyFloat_FromDouble((double)number);
+    case 'm':
+        return PyFloat_FromDouble((double)number / 1000);
+    case 'b':
+        return number > 1 ? NULL : PyList_New(0);
+    default:
+        return PyLong_FromLongLong(number);
+    }
+}
+
+static PyObject *values_told(PyObject *module, PyObject *args) {
+    const char *given;
+    Py_ssize_t size;
+    PyObject *places;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "y#O!", &given, &size, &PyList_Type, &places))
+        return NULL;
+    Answer answer;
+    Py_ssize_t answers = size / (Py_ssize_t)sizeof answer;
+    for (Py_ssize_t i = 0; i < answers; i++) {
+        memcpy(&answer.code, given + i * (Py_ssize_t)sizeof answer, sizeof answer.code);
+        if (answer.code != 0)
+            Py_RETURN_NONE;
+    }
+    PyObject *told = PyDict_New();
+    for (Py_ssize_t i = 0; told != NULL && i < PyList_Size(places); i++) {
+        Place place;
+        PyObject *value = NULL;
+        if (PyArg_ParseTuple(PyList_GetItem(places, i), "OnnCC", &place.name, &place.answer, &place.offset, &place.letter,
+                             &place.make)) {
+            if (place.answer < 0 || place.answer >= answers || place.offset < 0 || place.offset > ANSWER_BYTES - 8) {
+                PyErr_SetString(PyExc_ValueError, "a place that no answer has");
+            } else {
+                memcpy(&answer, given + place.answer * (Py_ssize_t)sizeof answer, sizeof answer);
+                value = number_told(&answer, &place);
+            }
+        }
+        if (value == NULL || PyDict_SetItem(told, place.name, value) < 0)
+            Py_CLEAR(told);
+        Py_XDECREF(value);
+    }
+    return told == NULL && !PyErr_Occurred() ? Py_NewRef(Py_None) : told;
+}
+
 /* ---- Caller: a thread that asks a driver and never runs Python ----------------------------------------------------- */
 
 typedef struct {
@@ -708,6 +776,7 @@ static PyMethodDef functions[] = {
     {"network_rates", network_rates, METH_VARARGS, "Readings of interfaces from their counts now and before; see network.py."},
     {"process_readings", process_readings, METH_VARARGS, "Readings of processes from their open files; see processes.py."},
     {"join_steps", join_steps, METH_O, "The columns of workers as one; see step_rows.py."},
+    {"values_told", values_told, METH_VARARGS, "What answers say by name; None where one is a refusal, or more than numbers."},
     {"ask_driver", ask_driver, METH_VARARGS, "Calls C functions one after another, without Python's lock; their codes and answers."},
     {NULL, NULL, 0, NULL},
 };

@@ -175,6 +175,8 @@ class NvidiaDevice:
             self._questions = Questions(self._nvml, self._handle, [call for call in FAST if call.fields[0] not in never])
         found, refusals = self._questions.ask() if answers is None else self._questions.told(answers)
         values.update(found)
+        if not (refusals or never):
+            return
         lasting = [call for call, code in refusals if self._refused(call.fields, self._nvml.NVMLError(code), reasons)]
         if lasting:
             self._questions.leave_out(lasting)

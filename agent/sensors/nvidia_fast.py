@@ -48,6 +48,12 @@ class Form(NamedTuple):
         """How many its answer has."""
         return len(struct.unpack(f"@{self.layout}", bytes(_size(self))))
 
+    def place(self, number: int) -> tuple[int, str]:
+        """At which byte of the answer a number of it begins, and its letter."""
+        ends = [end for end, letter in enumerate(self.layout, 1) if letter in "iIQ"]
+        letter = self.layout[ends[number] - 1]
+        return struct.calcsize(f"@{self.layout[: ends[number]]}") - struct.calcsize(letter), letter
+
 
 def _thousandth(number: int) -> float:
     return number / 1000
@@ -62,6 +68,8 @@ def _throttle(bits: int) -> list[str]:
     return [*_in_words(bits)] if bits > 1 else []
 
 
+_MADE: dict[Callable[[int], Any], str] = {int: "i", float: "f", _thousandth: "m", _throttle: "b"}
+"""What is made of a number, as machine code is told it."""
 Value = tuple[str, int, Callable[[int], Any]]
 """A field of GpuReading, which of a call's numbers it is, and what is made of that."""
 
@@ -137,6 +145,12 @@ class Questions:
 
     def told(self, answers: bytes) -> tuple[dict[str, Any], list[Refusal]]:
         """The same of what machine code was answered."""
+        if native is not None and not self._unknown and (found := native.values_told(answers, self._places)) is not None:
+            return found, []
+        return self.told_python(answers)
+
+    def told_python(self, answers: bytes) -> tuple[dict[str, Any], list[Refusal]]:
+        """The same in Python, which also looks at refusals."""
         numbers = self._layout.unpack(answers)
         if not (self._unknown or any(map(numbers.__getitem__, self._codes))):
             return {name: make(numbers[place]) for name, place, make in self._values}, []
@@ -173,6 +187,12 @@ class Questions:
         self._values: list[Value] = [
             (name, code + 1 + number, make) for (call, _, _), code in places for name, number, make in call.values
         ]
+        self._places = [
+            (name, answer, *forms[answer].place(number), _MADE[make])
+            for answer, (call, _, _) in enumerate(self._bound)
+            for name, number, make in call.values
+        ]
+        """The same for machine code."""
 
     def _ask_in_python(self) -> bytes:
         """As native.ask_driver does it."""

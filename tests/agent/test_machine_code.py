@@ -8,6 +8,7 @@ import re
 import struct
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from distmon.agent.machine_code import native
 from distmon.agent.sensors import base, cpu, network, processes
 from distmon.agent.sensors.base import KernelFile, Roots
+from distmon.agent.sensors.nvidia_fast import FAST, Questions
 from distmon.agent.sensors.processes import ProcessSensor
 from distmon.core.events import NetworkRate, ProcessReading
 
@@ -254,3 +256,47 @@ def test_a_call_that_hangs_is_left_to_itself_and_the_rest_is_taken_over() -> Non
     caller.ask([(2, question)])
     del caller  # while it hangs: its thread lets go of everything once it is back
     released.set()
+
+
+def _no_driver() -> Any:
+    """Finds every function of NVML, which nobody may call."""
+    return SimpleNamespace(
+        cast=lambda pointer, kind: SimpleNamespace(value=pointer),
+        c_void_p=None,
+        NVMLError=ValueError,
+        _nvmlGetFunctionPointer=lambda name: 1,
+    )
+
+
+@given(
+    st.lists(st.sampled_from([0, 0, 0, 0, 3, 15]), min_size=len(FAST), max_size=len(FAST)),
+    st.lists(
+        st.sampled_from([0, 1, 64, 1 << 31, (1 << 32) - 1, 1 << 53, (1 << 63) - 1, (1 << 64) - 1]),
+        min_size=8 * len(FAST),
+        max_size=8 * len(FAST),
+    ),
+)
+@example([0] * len(FAST), [1] * (8 * len(FAST)))
+@example([0] * len(FAST), [0] * (8 * len(FAST)))
+@settings(max_examples=60)
+def test_what_a_driver_told(codes: list[int], numbers: list[int]) -> None:
+    questions = Questions(_no_driver(), 5, FAST)
+    answers = b"".join(struct.pack("@q8Q", code, *numbers[8 * i : 8 * i + 8]) for i, code in enumerate(codes))
+    refused = any(codes)
+    assert native is not None
+    found = native.values_told(answers, questions._places)
+    if refused:
+        assert found is None
+    else:
+        values, refusals = questions.told_python(answers)
+        assert refusals == []
+        assert questions.told(answers) == (values, [])
+        assert found is None or [(name, repr(value)) for name, value in found.items()] == [(n, repr(v)) for n, v in values.items()]
+
+
+def test_a_healthy_driver_is_understood_in_machine_code() -> None:
+    questions = Questions(_no_driver(), 5, FAST)
+    answers = b"".join(struct.pack("@q16I", 0, *range(16)) for _ in FAST)
+    answers = answers[:-72] + bytes(72)  # no reason to throttle
+    assert native is not None
+    assert native.values_told(answers, questions._places) == questions.told_python(answers)[0]
