@@ -50,8 +50,8 @@ def initialize() -> Nvml:
 
 
 def _import_binding() -> Nvml:
-    """The module pynvml. Of ctypes.util it imports a function that it never calls, and with it subprocess and tempfile: nearly half of
-    what it costs. So it gets one that looks only when it is called. Raises ImportError."""
+    """The module pynvml. Of ctypes.util it imports a function that it never calls, and with it subprocess and tempfile: a fifth
+    of what it costs. So it gets one that loads these when it is called. Raises ImportError."""
     if "ctypes.util" in sys.modules:
         import pynvml
 
