@@ -30,17 +30,21 @@ from distmon.core.pace import Pace, PacePoint
 from distmon.core.state import SessionState
 from distmon.core.verdicts import verdicts
 from distmon.replay.beside import away, beside
-from distmon.replay.keyframe import BadKeyframe, decode_state, encode_state, fold_fingerprint
+from distmon.replay.keyframe import BadKeyframe, Base, decode_state, fold_fingerprint, pack, state_bytes, unpack
 from distmon.replay.lines import START, Position
 from distmon.replay.session_file import SessionFile
 
 SUFFIX = ".idx"
-MAGIC = b"distmon index 2\n"
-KEYFRAME_BYTES = 512 << 10
+MAGIC = b"distmon index 3\n"
+KEYFRAME_BYTES = 256 << 10
 """A state is kept after this many bytes of events, or after KEYFRAME_RATIO times the size of the last one if that is more."""
 KEYFRAME_RATIO = 2
 LENT_RATIO = 6
 """Likewise for states that a viewer lends, which are large: the index is then about as large as the compressed recording."""
+BASE_LIMIT = 16 << 20
+"""Bytes of a state up to which later ones are packed against it; it is held in memory meanwhile."""
+BASE_SHARE = 2
+"""A state that takes more than the base's size by this is the next base."""
 MOMENTS = 500
 """Of each kind at most."""
 TEXT = 200
@@ -67,6 +71,8 @@ class Keyframe(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
     at: float
     position: Position
+    base: int = -1
+    """The keyframe, counted from 0, that it was packed against; -1 for one that stands by itself."""
 
 
 class PaceKept(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -115,6 +121,9 @@ class IndexWriter:
         self._second = -1.0
         self._bytes_since_keyframe = 0
         self._last_keyframe = 0
+        self._keyframes = 0
+        self._base: Base | None = None
+        self._base_number, self._base_size = -1, 0
         self._moments: Counter[MomentKind] = Counter()
         self._verdicts: set[tuple[str, int | None, str | None]] = set()
         self._pace = Pace()
@@ -170,8 +179,16 @@ class IndexWriter:
 
     def keep(self, state: SessionState, position: Position, at: float) -> None:
         """Keeps the state of all events before `position`, the latest of which is of `at`."""
-        packed = encode_state(state)
-        self._write(Keyframe(at, position), packed)
+        content = state_bytes(state)
+        packed = self._base.pack(content) if self._base is not None else b""
+        if packed and len(packed) * BASE_SHARE <= self._base_size:
+            self._write(Keyframe(at, position, self._base_number), packed)
+        else:
+            packed = pack(content)
+            self._write(Keyframe(at, position), packed)
+            self._base = Base(content) if len(content) <= BASE_LIMIT else None
+            self._base_number, self._base_size = self._keyframes, len(packed)
+        self._keyframes += 1
         self._bytes_since_keyframe, self._last_keyframe = 0, len(packed)
         self._note_verdicts(state)
 
@@ -251,6 +268,8 @@ class Index:
         self._paced_to = 0.0
         self._seconds = _Seconds()
         self._keyframes: list[tuple[Keyframe, int, int]] = []
+        self._base: tuple[int, bytes] = (-1, b"")
+        """The base that was unpacked last: seeks near each other have the same."""
         self._read()
         if writer is not None:
             writer.tell(self)
@@ -313,12 +332,29 @@ class Index:
     def start_for(self, at: float) -> tuple[SessionState, Position]:
         """The kept state, or the empty one, from which to fold on to a time. A state that cannot be read is passed over."""
         last = bisect_right(self._keyframes, at, key=lambda kept: kept[0].at)
-        for kept, offset, size in reversed(self._keyframes[:last]):
+        for number in range(last - 1, -1, -1):
+            kept = self._keyframes[number][0]
             try:
-                return decode_state(os.pread(self._file.fileno(), size, offset)), kept.position
+                return decode_state(self._packed(number), self._base_of(kept)), kept.position
             except BadKeyframe:
                 continue
         return SessionState(), START
+
+    def _packed(self, number: int) -> bytes:
+        _, offset, size = self._keyframes[number]
+        return os.pread(self._file.fileno(), size, offset)
+
+    def _base_of(self, kept: Keyframe) -> bytes:
+        """What a state was packed against; nothing for one that stands by itself. Raises BadKeyframe."""
+        if kept.base < 0:
+            return b""
+        number, content = self._base
+        if number != kept.base:
+            if kept.base >= len(self._keyframes) or self._keyframes[kept.base][0].base >= 0:
+                raise BadKeyframe("it was packed against a state that is not there")
+            content = unpack(self._packed(kept.base))
+            self._base = kept.base, content
+        return content
 
     def size_of_state(self, at: float) -> int:
         """Bytes of the kept state that `start_for` takes; 0 for the empty one."""

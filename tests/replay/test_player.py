@@ -21,6 +21,7 @@ from distmon.core.state import SessionState
 from distmon.core.synthetic import Script, session
 from distmon.replay import index as index_module
 from distmon.replay.index import cached_index_path, index_path
+from distmon.replay.keyframe import encode_state
 from distmon.replay.marks import marks_path
 from distmon.replay.open_index import build_index, open_index
 from distmon.replay.player import Player
@@ -413,4 +414,36 @@ def test_a_large_job_gets_its_states_when_they_are_first_needed(path: Path, monk
     large = record(path.with_name("large" + path.name), EVENTS)
     index = open_index(open_session(large))
     assert index.keyframes >= 3
+    index.close()
+
+
+def test_states_are_packed_against_earlier_ones_and_take_less_room(path: Path) -> None:
+    index = open_index(open_session(path))
+    packed = [(kept, size) for kept, _, size in index._keyframes]
+    against = [(kept, size) for kept, size in packed if kept.base >= 0]
+    assert against
+    for kept, size in against:
+        base, base_size = packed[kept.base]
+        assert base.base < 0 and base.at <= kept.at
+        assert size * index_module.BASE_SHARE <= base_size
+        assert size < len(encode_state(index.start_for(kept.at)[0]))
+    index.close()
+
+
+def test_a_state_whose_base_is_damaged_is_passed_over(path: Path) -> None:
+    index = open_index(open_session(path))
+    kept = next(kept for kept, _, _ in index._keyframes if kept.base >= 0)
+    base, offset, _ = index._keyframes[kept.base]
+    with index_path(path).open("r+b") as file:
+        file.seek(offset + 20)
+        file.write(bytes(8))
+    assert index.start_for(kept.at)[1].line < base.position.line
+    index.close()
+
+
+def test_a_state_whose_base_is_not_there_is_passed_over(path: Path) -> None:
+    index = open_index(open_session(path))
+    kept, offset, size = index._keyframes[-1]
+    index._keyframes[-1] = (msgspec.structs.replace(kept, base=len(index._keyframes)), offset, size)
+    assert index.start_for(kept.at)[1].line < kept.position.line
     index.close()
