@@ -218,8 +218,7 @@ class LogEntry:
     """So many times; `at` and `text` are of the last."""
 
 
-@dataclass(slots=True, frozen=True)
-class OutputLine:
+class OutputLine(NamedTuple):
     at: float
     rank: int
     host: str

@@ -36,14 +36,14 @@ from distmon.replay.session_file import SessionFile
 
 SUFFIX = ".idx"
 MAGIC = b"distmon index 3\n"
-KEYFRAME_BYTES = 256 << 10
-"""A state is kept after this many bytes of events, or after KEYFRAME_RATIO times the size of the last one if that is more."""
+KEYFRAME_BYTES = 384 << 10
+"""A state is kept after this many bytes of events, or after KEYFRAME_RATIO times the size of one if that is more."""
 KEYFRAME_RATIO = 2
 LENT_RATIO = 6
 """Likewise for states that a viewer lends, which are large: the index is then about as large as the compressed recording."""
 BASE_LIMIT = 16 << 20
 """Bytes of a state up to which later ones are packed against it; it is held in memory meanwhile."""
-BASE_SHARE = 2
+BASE_SHARE = 3
 """A state that takes more than the base's size by this is the next base."""
 MOMENTS = 500
 """Of each kind at most."""
@@ -122,6 +122,8 @@ class IndexWriter:
         self._bytes_since_keyframe = 0
         self._last_keyframe = 0
         self._keyframes = 0
+        self._usual_keyframe = 0
+        """Bytes of the last state; a base that follows on states packed against another does not count, as it is rare."""
         self._base: Base | None = None
         self._base_number, self._base_size = -1, 0
         self._moments: Counter[MomentKind] = Counter()
@@ -166,7 +168,7 @@ class IndexWriter:
 
     @property
     def wants_keyframe(self) -> bool:
-        return self._bytes_since_keyframe >= max(KEYFRAME_BYTES, KEYFRAME_RATIO * self._last_keyframe)
+        return self._bytes_since_keyframe >= max(KEYFRAME_BYTES, KEYFRAME_RATIO * self._usual_keyframe)
 
     @property
     def wants_lent_keyframe(self) -> bool:
@@ -183,9 +185,12 @@ class IndexWriter:
         packed = self._base.pack(content) if self._base is not None else b""
         if packed and len(packed) * BASE_SHARE <= self._base_size:
             self._write(Keyframe(at, position, self._base_number), packed)
+            self._usual_keyframe = len(packed)
         else:
             packed = pack(content)
             self._write(Keyframe(at, position), packed)
+            if self._base_number >= self._keyframes - 1:  # none was packed against the last base
+                self._usual_keyframe = len(packed)
             self._base = Base(content) if len(content) <= BASE_LIMIT else None
             self._base_number, self._base_size = self._keyframes, len(packed)
         self._keyframes += 1

@@ -64,8 +64,8 @@ def unpack(packed: bytes, base: bytes = b"") -> bytes:
         if zstd().frame_content_size(packed) > SIZE_LIMIT:
             raise BadKeyframe("it says that it is larger than a state may be")
         known = _dictionary(base) if base else None
-        content: bytes = zstd().ZstdDecompressor(dict_data=known).decompress(
-            packed, max_output_size=SIZE_LIMIT, allow_extra_data=False
+        content: bytes = (
+            zstd().ZstdDecompressor(dict_data=known).decompress(packed, max_output_size=SIZE_LIMIT, allow_extra_data=False)
         )
         return content
     except (zstd().ZstdError, ValueError) as error:

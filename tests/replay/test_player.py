@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import os
+import random
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -20,8 +22,9 @@ from distmon.core.measures import steps
 from distmon.core.state import SessionState
 from distmon.core.synthetic import Script, session
 from distmon.replay import index as index_module
-from distmon.replay.index import cached_index_path, index_path
+from distmon.replay.index import IndexWriter, cached_index_path, index_path
 from distmon.replay.keyframe import encode_state
+from distmon.replay.lines import START
 from distmon.replay.marks import marks_path
 from distmon.replay.open_index import build_index, open_index
 from distmon.replay.player import Player
@@ -76,6 +79,7 @@ def record(path: Path, events: list[ev.AnyEvent]) -> Path:
 def path(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(index_module, "KEYFRAME_BYTES", 8 << 10)
     monkeypatch.setattr(index_module, "KEYFRAME_RATIO", 0)
+    monkeypatch.setattr(index_module, "BASE_SHARE", 2)
     monkeypatch.setattr("distmon.replay.recorder.FRAME_BYTES", 12 << 10)
     return record(tmp_path / str(request.param), EVENTS)
 
@@ -447,3 +451,15 @@ def test_a_state_whose_base_is_not_there_is_passed_over(path: Path) -> None:
     index._keyframes[-1] = (msgspec.structs.replace(kept, base=len(index._keyframes)), offset, size)
     assert index.start_for(kept.at)[1].line < kept.position.line
     index.close()
+
+
+def test_a_rare_base_does_not_put_off_the_next_state(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_module, "KEYFRAME_RATIO", 1)
+    size, writer = index_module.KEYFRAME_BYTES, IndexWriter(io.BytesIO(), b"")
+    large = SessionState(session_id=random.Random(1).randbytes(size).hex())
+    writer.keep(large, START, 0.0)
+    writer.keep(large, START, 1.0)  # takes nearly nothing
+    large.session_id = random.Random(2).randbytes(size).hex()
+    writer.keep(large, START, 2.0)
+    writer.pass_event(ev.Ticked(at=3.0), START, size)
+    assert writer.wants_keyframe
