@@ -40,7 +40,8 @@ KEYFRAME_BYTES = 384 << 10
 """A state is kept after this many bytes of events, or after KEYFRAME_RATIO times the size of one if that is more."""
 KEYFRAME_RATIO = 2
 LENT_RATIO = 6
-"""Likewise for states that a viewer lends, which are large: the index is then about as large as the compressed recording."""
+"""Likewise, by the last one that stands by itself, for large states that a viewer lends: the index is then about as large as the
+compressed recording."""
 BASE_LIMIT = 16 << 20
 """Bytes of a state up to which later ones are packed against it; it is held in memory meanwhile."""
 BASE_SHARE = 3
@@ -120,12 +121,13 @@ class IndexWriter:
         """Of nodes' clocks, as a state has them."""
         self._second = -1.0
         self._bytes_since_keyframe = 0
-        self._last_keyframe = 0
         self._keyframes = 0
         self._usual_keyframe = 0
         """Bytes of the last state; a base that follows on states packed against another does not count, as it is rare."""
         self._base: Base | None = None
-        self._base_number, self._base_size = -1, 0
+        self._base_number = -1
+        self._whole_keyframe = 0
+        """Bytes of the last state that stands by itself."""
         self._moments: Counter[MomentKind] = Counter()
         self._verdicts: set[tuple[str, int | None, str | None]] = set()
         self._pace = Pace()
@@ -172,18 +174,18 @@ class IndexWriter:
 
     @property
     def wants_lent_keyframe(self) -> bool:
-        return self._bytes_since_keyframe >= max(KEYFRAME_BYTES, LENT_RATIO * self._last_keyframe)
+        return self._bytes_since_keyframe >= max(KEYFRAME_BYTES, LENT_RATIO * self._whole_keyframe)
 
     @property
     def _reaches_the_end(self) -> bool:
         """Whether states were kept to near the end."""
-        return 0 < self._bytes_since_keyframe <= 2 * LENT_RATIO * self._last_keyframe
+        return 0 < self._bytes_since_keyframe <= 2 * LENT_RATIO * self._whole_keyframe
 
     def keep(self, state: SessionState, position: Position, at: float) -> None:
         """Keeps the state of all events before `position`, the latest of which is of `at`."""
         content = state_bytes(state)
         packed = self._base.pack(content) if self._base is not None else b""
-        if packed and len(packed) * BASE_SHARE <= self._base_size:
+        if packed and len(packed) * BASE_SHARE <= self._whole_keyframe:
             self._write(Keyframe(at, position, self._base_number), packed)
             self._usual_keyframe = len(packed)
         else:
@@ -192,9 +194,9 @@ class IndexWriter:
             if self._base_number >= self._keyframes - 1:  # none was packed against the last base
                 self._usual_keyframe = len(packed)
             self._base = Base(content) if len(content) <= BASE_LIMIT else None
-            self._base_number, self._base_size = self._keyframes, len(packed)
+            self._base_number, self._whole_keyframe = self._keyframes, len(packed)
         self._keyframes += 1
-        self._bytes_since_keyframe, self._last_keyframe = 0, len(packed)
+        self._bytes_since_keyframe = 0
         self._note_verdicts(state)
 
     def _note_verdicts(self, state: SessionState) -> None:
