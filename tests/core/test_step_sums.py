@@ -154,5 +154,6 @@ def test_machine_code_spreads_sums_as_python_does(rows: list[tuple[int, ...]], a
         compiled = told_by(event)
         patch.setattr(batches, "compiled_fold", None)
         plain = told_by(event)
-    for (*whose, batch), (*known, expected) in zip(compiled, plain, strict=True):
-        assert whose == known and batch[:5] == expected[:5] and list(batch.numbers) == list(expected.numbers)
+    assert [told[:2] for told in compiled] == [told[:2] for told in plain]
+    for (*_, batch), (*_, expected) in zip(compiled, plain, strict=True):
+        assert batch[:5] == expected[:5] and list(batch.numbers) == list(expected.numbers)
