@@ -161,11 +161,17 @@ class DistmonApp(App[int]):
     def _take_more_soon(self) -> None:
         if not self._more_due:
             self._more_due = True
-            self.set_timer(PAUSE_S, self._take_more)
+            # Not a timer of the framework, which is a task and an event each time: this happens fifty times a second.
+            asyncio.get_running_loop().call_later(PAUSE_S, self._take_more)
 
     def _take_more(self) -> None:
         self._more_due = False
-        self.take_events()
+        if self._exit:
+            return
+        try:
+            self.take_events()
+        except Exception as error:
+            self._handle_exception(error)
 
     def frame(self) -> None:
         """One data frame: take events in, draw if there were any."""

@@ -219,12 +219,14 @@ class Cockpit(Screen[None]):
         facts, needed = self.facts, (MIN_WIDTH, MIN_HEIGHT)
         standing = self.bar.standing if self.bar is not None else ""
         self.bands["header"].show(partial(header.header, facts, self.trail, standing))
-        self.bands["tabs"].show(lambda palette, width, height: chrome.tabs(self.page.screen_name, palette, width))
+        screen, asked = self.page.screen_name, self._asked
+        self.bands["tabs"].show(lambda palette, width, height: chrome.tabs(screen, palette, width), screen)
         self.bands["verdict"].show(lambda palette, width, height: [header.verdict(facts, palette, width)])
-        footer = (self._footer_commands, len(self.page.panels), self.note)
-        self.bands["footer"].show(lambda palette, width, height: chrome.footer(*footer, palette, width))
-        self.bands["asked"].show(lambda palette, width, height: [Line([(f" {self._asked}", palette.style("muted"))])])
-        self.bands["too_small"].show(lambda palette, width, height: chrome.too_small_lines(palette, width, height, needed))
+        self._show_footer()
+        self.bands["asked"].show(lambda palette, width, height: [Line([(f" {asked}", palette.style("muted"))])], asked)
+        self.bands["too_small"].show(
+            lambda palette, width, height: chrome.too_small_lines(palette, width, height, needed), needed
+        )
         if self.helping:
             write = partial(chrome.help_lines, self.commands, self.page.fields)
             self.overlays["help"].show(write, [("? or Esc closes", "muted")])
@@ -233,6 +235,10 @@ class Cockpit(Screen[None]):
             self.overlays["question"].show(partial(chrome.question_lines, self.question, answers))
         if self.bar is not None:
             self.bar.redraw()
+
+    def _show_footer(self) -> None:
+        footer = (self._footer_commands, len(self.page.panels), self.note)
+        self.bands["footer"].show(lambda palette, width, height: chrome.footer(*footer, palette, width), footer)
 
     # --- questions, notes and keys --------------------------------------------------------------------------------
 
@@ -247,7 +253,7 @@ class Cockpit(Screen[None]):
 
     def say(self, note: str) -> None:
         self.note = note
-        self.page_changed()
+        self._show_footer()  # a key says something, and what was said before it goes: the other bands need not wait for that
 
     def ask(self, question: str, if_yes: Callable[[], None]) -> None:
         """Put a yes/no question over the screen."""

@@ -57,16 +57,26 @@ def changed_runs(old: Strip, new: Strip) -> list[Run]:
 
 def _changed_cells(old: Strip, new: Strip) -> list[int] | None:
     """By whole segments first, as most stand where they stood. None where a character takes two cells."""
-    there, end = dict[int, Segment](), 0
-    for segment in old:
+    changed: list[int] = []
+    same = x = 0  # segments at the start that have style and length of those that stood there, and their cells
+    before_segments, segments = old._segments, new._segments
+    for was, segment in zip(before_segments, segments, strict=False):
+        text = segment[0]
+        if was is not segment:
+            if was[1] is not segment[1] or len(was[0]) != len(text):
+                break
+            if was[0] != text:
+                changed += [i for i, (a, b) in enumerate(zip(was[0], text, strict=True), x) if a != b]
+        x += len(text)
+        same += 1
+    there, end = dict[int, Segment](), x
+    for segment in before_segments[same:]:
         there[end] = segment
         end += len(segment[0])
     if end != old.cell_length or end != new.cell_length:
         return None
-    changed: list[int] = []
     before, styles = "", list[Style]()
-    x = 0
-    for segment in new:
+    for segment in segments[same:]:
         text, style, _ = segment
         end, was = x + len(text), there.get(x)
         if was is not None and was[1] is style and len(was[0]) == len(text):

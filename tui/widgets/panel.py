@@ -75,7 +75,9 @@ class Panel(Canvas, can_focus=True):
     @property
     def body_size(self) -> tuple[int, int]:
         """Columns and rows inside the frame."""
-        width, height = self.size
+        return self._inside(*self.size)
+
+    def _inside(self, width: int, height: int) -> tuple[int, int]:
         return (max(width - 4, 0), max(height - 2, 0)) if self.boxed else (max(width - 2, 0), max(height - 1, 0))
 
     @property
@@ -83,12 +85,12 @@ class Panel(Canvas, can_focus=True):
         return 2 if self.boxed else 1
 
     def draw(self, width: int, height: int) -> list[Strip]:
-        inner_width, inner_height = self.body_size
+        inner_width, inner_height = self._inside(width, height)
         body = self.draw_body(inner_width, inner_height)[:inner_height]
         body.extend(Strip.blank(inner_width, self.base) for _ in range(inner_height - len(body)))
         rule = self._rule_style()
         lines = [self._top_rule(width, rule)]
-        lines.extend(self._framed(body, rule))
+        lines.extend(self._framed(body, rule, width))
         if self.boxed:
             lines.append(Line([("╰" + "─" * max(width - 2, 0) + "╯", rule)]).strip(width, self.base))
         return lines
@@ -108,12 +110,11 @@ class Panel(Canvas, can_focus=True):
         right.add(corner, rule)
         return left.pad(width - right.width, rule, "─").extend(right).strip(width, self.base)
 
-    def _framed(self, body: list[Strip], rule: Style) -> list[Strip]:
+    def _framed(self, body: list[Strip], rule: Style, width: int) -> list[Strip]:
         mark = self.scroll_mark()
         left = Line([("│ " if self.boxed else " ", rule)]).strip(self.body_left, self.base)
         plain = Line([(" │" if self.boxed else " ", rule)]).strip(self.body_left, self.base)
         marked = Line([(" ┃" if self.boxed else "┃", self.palette.style("accent"))]).strip(self.body_left, self.base)
-        width = self.size.width
         stamp = (rule, self.palette, self.boxed, width)
         before = self._framed_rows[1] if self._framed_rows[0] == stamp else []
         rows = []

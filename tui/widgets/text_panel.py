@@ -35,9 +35,14 @@ class TextBand(Canvas):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._write: Writer = nothing
+        self._stamp: object = None
 
-    def show(self, write: Writer) -> None:
-        self._write = write
+    def show(self, write: Writer, stamp: object = None) -> None:
+        """`stamp` is all that the lines depend on besides theme and size: while it stays the same they are not written again."""
+        known = None if stamp is None else (stamp, self.app.theme)
+        if known is not None and known == self._stamp:
+            return
+        self._write, self._stamp = write, known
         self.redraw()
 
     def draw(self, width: int, height: int) -> list[Strip]:
