@@ -479,3 +479,23 @@ async def test_a_gap_in_what_was_received_stands_on_the_screen_with_its_length(o
         for keys in ((), ("f7",)):
             await pilot.press(*keys)
             assert "2,959 records of box lost over 34 s" in "\n".join(text_grid(app))
+
+
+async def test_what_did_not_change_is_not_written_again(open_app: OpenApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key's note is the footer's alone; ranks and split are drawn when their measures were renewed; tabs never."""
+    composed: list[str] = []
+    compose = Canvas._compose_lines
+
+    def noted(canvas: Canvas, width: int, height: int) -> object:
+        composed.append(str(canvas.id))
+        return compose(canvas, width, height)
+
+    async with open_app(running(), size=(120, 40)) as (app, pilot, _):
+        await pilot.pause()
+        monkeypatch.setattr(Canvas, "_compose_lines", noted)
+        app.cockpit.say("a note")
+        assert composed == ["footer"]
+        composed.clear()
+        app.cockpit.redraw()
+        assert "throughput" in composed
+        assert not {"tabs", "footer", "ranks", "split"} & set(composed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
 from functools import partial
+from operator import is_
 from typing import Any, ClassVar
 
 from distmon.tui.bindings import bindings_for
@@ -54,6 +55,8 @@ class Overview(Page):
         panels: list[Panel] = [self.chart, self.split, self.nodes, self.ranks, self.events, self.output]
         self.panels = {str(panel.id): panel for panel in panels}
         self.others = [self.details]
+        self._drawn_from: dict[str, tuple[object, ...]] = {}
+        """What parts were drawn from last, as objects: the costly measures are renewed less often than frames are drawn."""
         self._event_feed = Feed(event_line, KEPT_LINES)
         self._output_feed = Feed(output_line, KEPT_LINES)
 
@@ -90,16 +93,25 @@ class Overview(Page):
             if name in shown:
                 write(facts)
 
+    def _is_drawn_from(self, part: str, *sources: object) -> bool:
+        """Whether a part has these very objects already. It draws itself when its size, selection, focus or theme changes."""
+        before, self._drawn_from[part] = self._drawn_from.get(part, ()), sources
+        return len(before) == len(sources) and all(map(is_, before, sources))
+
     def _draw_chart(self, facts: Facts) -> None:
         self.chart.show(chart.throughput_chart(facts, self.time_view))
 
     def _draw_split(self, facts: Facts) -> None:
+        if self._is_drawn_from("split", facts.split, facts.shares):
+            return
         self.split.figures = partial(split.figures, facts)
         self.split.show(partial(split.split_lines, facts), split.split_caption(facts))
 
     def _draw_ranks(self, facts: Facts) -> None:
         column, descending = self.choices.sorts["ranks"]
         text, problems = self.choices.filters.get("ranks", ""), self.choices.problems
+        if self._is_drawn_from("ranks", facts.ranks, facts.verdicts, column, descending, text, problems):
+            return
         keys = ranks.ordered(facts, column, descending, text, problems=problems)
         self.ranks.sort_key, self.ranks.descending = column, descending
         caption = matches(read_filter(text, ranks.FIELDS), len(keys), len(facts.ranks), problems=problems)
