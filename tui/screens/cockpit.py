@@ -216,13 +216,15 @@ class Cockpit(Screen[None]):
             self.rearrange()
             self.page.rearrange()
             return
-        facts, needed = self.facts, (MIN_WIDTH, MIN_HEIGHT)
+        facts, needed, trail = self.facts, (MIN_WIDTH, MIN_HEIGHT), self.trail
         standing = self.bar.standing if self.bar is not None else ""
-        self.bands["header"].show(partial(header.header, facts, self.trail, standing))
+        # Each key says something, or takes back what the last one said: only what depends on it is written again.
+        self.bands["header"].show(partial(header.header, facts, trail, standing), (facts, trail, standing))
         screen, asked = self.page.screen_name, self._asked
         self.bands["tabs"].show(lambda palette, width, height: chrome.tabs(screen, palette, width), screen)
-        self.bands["verdict"].show(lambda palette, width, height: [header.verdict(facts, palette, width)])
-        self._show_footer()
+        self.bands["verdict"].show(lambda palette, width, height: [header.verdict(facts, palette, width)], facts)
+        footer = (self._footer_commands, len(self.page.panels), self.note)
+        self.bands["footer"].show(lambda palette, width, height: chrome.footer(*footer, palette, width), footer)
         self.bands["asked"].show(lambda palette, width, height: [Line([(f" {asked}", palette.style("muted"))])], asked)
         self.bands["too_small"].show(
             lambda palette, width, height: chrome.too_small_lines(palette, width, height, needed), needed
@@ -235,10 +237,6 @@ class Cockpit(Screen[None]):
             self.overlays["question"].show(partial(chrome.question_lines, self.question, answers))
         if self.bar is not None:
             self.bar.redraw()
-
-    def _show_footer(self) -> None:
-        footer = (self._footer_commands, len(self.page.panels), self.note)
-        self.bands["footer"].show(lambda palette, width, height: chrome.footer(*footer, palette, width), footer)
 
     # --- questions, notes and keys --------------------------------------------------------------------------------
 
@@ -253,7 +251,7 @@ class Cockpit(Screen[None]):
 
     def say(self, note: str) -> None:
         self.note = note
-        self._show_footer()  # a key says something, and what was said before it goes: the other bands need not wait for that
+        self.page_changed()
 
     def ask(self, question: str, if_yes: Callable[[], None]) -> None:
         """Put a yes/no question over the screen."""

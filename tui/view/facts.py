@@ -26,9 +26,9 @@ from distmon.core.state import SessionState
 from distmon.core.verdicts import Verdict, verdicts
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Facts:
-    """The state and its measures at one moment."""
+    """The state and its measures at one moment. No two are equal: the state in them goes on."""
 
     state: SessionState
     progress: Progress
