@@ -78,10 +78,10 @@ def _changed_cells(old: Strip, new: Strip) -> list[int] | None:
     before, styles = "", list[Style]()
     for segment in segments[same:]:
         text, style, _ = segment
-        end, was = x + len(text), there.get(x)
-        if was is not None and was[1] is style and len(was[0]) == len(text):
-            if was[0] != text:
-                changed += [i for i, (a, b) in enumerate(zip(was[0], text, strict=True), x) if a != b]
+        end, stood = x + len(text), there.get(x)
+        if stood is not None and stood[1] is style and len(stood[0]) == len(text):
+            if stood[0] != text:
+                changed += [i for i, (a, b) in enumerate(zip(stood[0], text, strict=True), x) if a != b]
         else:
             if not styles:
                 before, styles = old.text, _styles(old)
