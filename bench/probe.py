@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -194,11 +195,11 @@ def keras_loop() -> dict[str, Any]:
 # In the benchmark
 
 
-def run(loop: str) -> dict[str, Any]:
+def run(loop: str, probe: Path = PROBE) -> dict[str, Any]:
     """What `loop` measured, in a process that is the only rank of a job."""
     parent = "/dev/shm" if Path("/dev/shm").is_dir() else None
     with tempfile.TemporaryDirectory(dir=parent) as rings:
-        environment = dict(os.environ, HOROVOD_RANK="0", DISTMON_RING_DIR=rings, PYTHONPATH=str(PROBE / "site"))
+        environment = dict(os.environ, HOROVOD_RANK="0", DISTMON_RING_DIR=rings, PYTHONPATH=str(probe / "site"))
         environment.update(TF_CPP_MIN_LOG_LEVEL="3", OMP_NUM_THREADS="1")
         command = [sys.executable, __file__, "--loop", loop]
         done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True, text=True)
@@ -206,11 +207,21 @@ def run(loop: str) -> dict[str, Any]:
     return result
 
 
+def in_python(folder: str) -> dict[str, Any]:
+    """What the torch loop measured of the same hooks where no compiler was."""
+    probe = Path(folder) / "probe"
+    shutil.copytree(PROBE, probe, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    return run("torch", probe)
+
+
 def main() -> None:
     torch = run("torch")
+    with tempfile.TemporaryDirectory() as folder:
+        plain = Comparison(*in_python(folder)["step"])
     cost, edges = Comparison(*torch["step"]), Comparison(*torch["edges"])
     how = f"median of {ROUNDS} pairs of {BURST - 1} steps in turns, thread CPU time, on a step of {cost.plain:.0f} us"
-    figure("probe_step_cpu_us", cost.difference, "us/step", how)
+    peer = f"the same hooks in Python, on a step of {plain.plain:.0f} us"
+    figure("probe_step_cpu_us", cost.difference, "us/step", how, peer=peer, peer_value=plain.difference)
     how = f"the same for what an epoch adds: iterator, first step and last look for a batch, {edges.plain:.0f} us without"
     figure("probe_epoch_cpu_us", edges.difference, "us/epoch", how)
     paced = f"CPU of all other threads at 100 steps/s, with minus without, {PACED_S:.0f} s each; the probe has no thread"
