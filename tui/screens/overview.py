@@ -102,7 +102,7 @@ class Overview(Page):
         self.chart.show(chart.throughput_chart(facts, self.time_view))
 
     def _draw_split(self, facts: Facts) -> None:
-        if self._is_drawn_from("split", facts.split, facts.shares):
+        if self._is_drawn_from("split", facts.split, facts.shares, self.split.boxed):
             return
         self.split.figures = partial(split.figures, facts)
         self.split.show(partial(split.split_lines, facts), split.split_caption(facts))
@@ -110,7 +110,7 @@ class Overview(Page):
     def _draw_ranks(self, facts: Facts) -> None:
         column, descending = self.choices.sorts["ranks"]
         text, problems = self.choices.filters.get("ranks", ""), self.choices.problems
-        if self._is_drawn_from("ranks", facts.ranks, facts.verdicts, column, descending, text, problems):
+        if self._is_drawn_from("ranks", facts.ranks, facts.verdicts, column, descending, text, problems, self.ranks.boxed):
             return
         keys = ranks.ordered(facts, column, descending, text, problems=problems)
         self.ranks.sort_key, self.ranks.descending = column, descending
