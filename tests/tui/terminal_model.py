@@ -85,6 +85,10 @@ class Terminal:
                 codes = codes[4:]
                 name = f"#{red:02x}{green:02x}{blue:02x}"
                 pen = pen._replace(colour=name) if code == 38 else pen._replace(ground=name)
+            elif code in range(30, 38) or code in range(90, 98):
+                pen = pen._replace(colour=_of_sixteen(code - 30))
+            elif code in range(40, 48) or code in range(100, 108):
+                pen = pen._replace(ground=_of_sixteen(code - 40))
             elif code in (39, 49):
                 pen = pen._replace(colour="") if code == 39 else pen._replace(ground="")
             else:
@@ -110,6 +114,11 @@ class Terminal:
 def _cell(character: str, style: Style) -> Cell:
     marks = frozenset(mark for mark in ("bold", "dim", "reverse") if getattr(style, mark))
     return Cell(character, _name(style.color), _name(style.bgcolor), marks)
+
+
+def _of_sixteen(number: int) -> str:
+    """The bright ones are 60 beyond the others."""
+    return _name(Color.from_ansi(number if number < 8 else number - 60 + 8))
 
 
 def _name(colour: Color | None) -> str:
