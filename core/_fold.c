@@ -110,7 +110,7 @@ static PyObject *usual_told(PyObject *module, PyObject *args) {
     return found;
 }
 
-/* A number of a list that fits 32 bits without a sign; -1 for anything else, without an error. */
+/* A number of a list from 0 on; -1 for anything else, without an error. */
 static int64_t get_number(PyObject *list, Py_ssize_t place) {
     int64_t number = PyLong_AsLongLong(PyList_GetItem(list, place));
     if (PyErr_Occurred())

@@ -9,8 +9,7 @@ import pytest
 
 from distmon.core.events import NodeStepsSummed
 from tests.cluster.cluster import Cluster
-from tests.cluster.requirements import why_not
-from tests.faults.scene import Scene
+from tests.faults.scene import Scene, node_and_desk
 
 RATE = "64kbit"
 """Two ranks of 200 steps a second take 90 kbit/s in full and 30 as sums."""
@@ -19,11 +18,7 @@ WATCHED_S, LATE_S = 25.0, 5.0
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
-    if reason := why_not():
-        pytest.skip(reason)
-    with Cluster() as made:
-        made.up("node", "desk")
-        yield made
+    yield from node_and_desk()
 
 
 def test_sums_keep_up_where_steps_would_not(cluster: Cluster) -> None:

@@ -6,15 +6,18 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import pytest
 
 from distmon.core.batches import told_by
 from distmon.core.events import GapFound, NodeSampled
 from distmon.replay.session_file import Notes, open_session
 from distmon.wire.keys import AGENTS, VIEWERS, Entry, create_own, save_entries
 from tests.cluster.cluster import ROOT, Cluster
+from tests.cluster.requirements import why_not
 
 RANKS = 2
 STEP_S = 0.005
@@ -22,6 +25,15 @@ LIMIT_S = 90.0
 PORT = 7070
 STEPPING, TRAINING = "rank.py", "training.py"
 """Steps through the ring and nothing else, or a training with PyTorch."""
+
+
+def node_and_desk() -> Iterator[Cluster]:
+    """For a fixture: the hosts of a scene, where this machine can have them."""
+    if reason := why_not():
+        pytest.skip(reason)
+    with Cluster() as made:
+        made.up("node", "desk")
+        yield made
 
 
 class Outcome(NamedTuple):

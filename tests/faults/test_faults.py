@@ -9,19 +9,14 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.cluster import Cluster
-from tests.cluster.requirements import why_not
 from tests.faults.matrix import FAULTS, Fault
-from tests.faults.scene import TRAINING, Scene
+from tests.faults.scene import TRAINING, Scene, node_and_desk
 from tests.faults.strangers import flood
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    if reason := why_not():
-        pytest.skip(reason)
-    with Cluster() as made:
-        made.up("node", "desk")
-        yield made
+    yield from node_and_desk()
 
 
 @pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault.short], ids=lambda fault: fault.name)

@@ -65,8 +65,7 @@ def _changed_cells(old: Strip, new: Strip) -> list[int] | None:
         if was is not segment:
             if was[1] is not segment[1] or len(was[0]) != len(text):
                 break
-            if was[0] != text:
-                changed += [i for i, (a, b) in enumerate(zip(was[0], text, strict=True), x) if a != b]
+            changed += _other_characters(was[0], text, x)
         x += len(text)
         same += 1
     there, end = dict[int, Segment](), x
@@ -80,8 +79,7 @@ def _changed_cells(old: Strip, new: Strip) -> list[int] | None:
         text, style, _ = segment
         end, stood = x + len(text), there.get(x)
         if stood is not None and stood[1] is style and len(stood[0]) == len(text):
-            if stood[0] != text:
-                changed += [i for i, (a, b) in enumerate(zip(stood[0], text, strict=True), x) if a != b]
+            changed += _other_characters(stood[0], text, x)
         else:
             if not styles:
                 before, styles = old.text, _styles(old)
@@ -92,6 +90,11 @@ def _changed_cells(old: Strip, new: Strip) -> list[int] | None:
             changed += [i for i, (a, b, other) in cells if a != b or other is not style]
         x = end
     return changed if x == new.cell_length else None
+
+
+def _other_characters(old: str, new: str, x: int) -> list[int]:
+    """Of two texts as long as each other that begin at `x`, where they differ."""
+    return [i for i, (a, b) in enumerate(zip(old, new, strict=True), x) if a != b] if old != new else []
 
 
 def _whole(line: Strip) -> Run:
