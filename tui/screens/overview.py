@@ -93,8 +93,12 @@ class Overview(Page):
             if name in shown:
                 write(facts)
 
+    def rearrange(self) -> None:
+        self._drawn_from.clear()  # with places and frames parts look different, whatever they are drawn from
+        super().rearrange()
+
     def _is_drawn_from(self, part: str, *sources: object) -> bool:
-        """Whether a part has these very objects already. It draws itself when its size, selection, focus or theme changes."""
+        """Whether a part has these very objects already. It draws itself when its selection, focus or theme changes."""
         before, self._drawn_from[part] = self._drawn_from.get(part, ()), sources
         return len(before) == len(sources) and all(map(is_, before, sources))
 
@@ -102,7 +106,7 @@ class Overview(Page):
         self.chart.show(chart.throughput_chart(facts, self.time_view))
 
     def _draw_split(self, facts: Facts) -> None:
-        if self._is_drawn_from("split", facts.split, facts.shares, self.split.boxed):
+        if self._is_drawn_from("split", facts.split, facts.shares):
             return
         self.split.figures = partial(split.figures, facts)
         self.split.show(partial(split.split_lines, facts), split.split_caption(facts))
@@ -110,7 +114,7 @@ class Overview(Page):
     def _draw_ranks(self, facts: Facts) -> None:
         column, descending = self.choices.sorts["ranks"]
         text, problems = self.choices.filters.get("ranks", ""), self.choices.problems
-        if self._is_drawn_from("ranks", facts.ranks, facts.verdicts, column, descending, text, problems, self.ranks.boxed):
+        if self._is_drawn_from("ranks", facts.ranks, facts.verdicts, column, descending, text, problems):
             return
         keys = ranks.ordered(facts, column, descending, text, problems=problems)
         self.ranks.sort_key, self.ranks.descending = column, descending
