@@ -6,19 +6,20 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct, structs
 
 from distmon.agent.gpu_ranks import GpuUser
 from distmon.agent.grid import next_on_grid
-from distmon.agent.records import Kept, Worker, WorkerMemory, kept
+from distmon.agent.records import Kept, kept
+from distmon.agent.rings import Ring, RingMemory, RingsTogether, can_go_together
 from distmon.agent.sampler import Sampler
-from distmon.agent.stacks import StackWatch
 from distmon.agent.step_rows import MOST_STEPS_PER_EVENT
 from distmon.agent.together import together
 from distmon.core.events import NoticeGiven
-from distmon.probe.ring import SUFFIX, Batch, RingError, RingReader, Step, Steps, Table, boot_id, process_start_ticks
+from distmon.probe.ring import SUFFIX, Batch, RingError, Step, Steps, Table, boot_id
 from distmon.wire.clock import SteadyClock
 from distmon.wire.publisher import Publisher
 
@@ -30,17 +31,6 @@ _BUSY_SHARE = 0.02
 """Of a ring, that came between two reads: from here on it is read more often."""
 _FLUSH_EARLY_S = 0.05
 """Rather now than a whole pause too late."""
-_LOOK_AT_WRITER_S = 1.0
-_SILENT_BEFORE_GONE_S = 2.0
-
-
-class _RingMemory(Struct, frozen=True):
-    """How far one ring was read; `worker` is None for one that is done with."""
-
-    path: str
-    inode: int
-    position: int
-    worker: WorkerMemory | None
 
 
 class _Mark(Struct, frozen=True):
@@ -48,7 +38,20 @@ class _Mark(Struct, frozen=True):
 
     machine_boot: str
     anchor_ns: int
-    rings: list[_RingMemory]
+    rings: list[RingMemory]
+    cursors: bytes = b""
+    """Where each of `rings` was read to since, while they were read together; `ends_ns` is the end of its last step there."""
+    ends_ns: bytes = b""
+
+    def memories(self) -> list[RingMemory]:
+        """Of each ring, as it was then."""
+        if not self.cursors:
+            return self.rings
+        cursors, ends_ns = memoryview(self.cursors).cast("Q"), memoryview(self.ends_ns).cast("q")
+        return [
+            structs.replace(ring, position=cursor, worker=ring.worker and structs.replace(ring.worker, last_end_ns=end_ns))
+            for ring, cursor, end_ns in zip(self.rings, cursors, ends_ns, strict=True)
+        ]
 
 
 _mark_encoder = msgspec.msgpack.Encoder()
@@ -59,6 +62,12 @@ def marked_anchor_ns(mark: bytes) -> int | None:
     """The agent's steady clock, as it was when a mark was made since this machine was started; None without one."""
     known = _decode_mark(mark)
     return None if known is None else known.anchor_ns
+
+
+def marked_memories(mark: bytes) -> list[RingMemory]:
+    """How far each ring was read, as it was then; empty where that is not known."""
+    known = _decode_mark(mark)
+    return [] if known is None else known.memories()
 
 
 def _durations_ns(batch: Batch) -> Sequence[int]:
@@ -75,53 +84,6 @@ def _decode_mark(mark: bytes) -> _Mark | None:
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
     return known if known.machine_boot == boot_id() else None
-
-
-class _Ring:
-    """One ring and the worker that writes it."""
-
-    def __init__(self, path: Path, inode: int, node: str, clock: SteadyClock) -> None:
-        self.path = path
-        self.name = str(path)
-        self.inode = inode
-        self.begun_at = 0
-        """The first record that is this agent's to publish."""
-        self.reader = RingReader(str(path))
-        environment = _environment(self.reader.header.pid)
-        self.interface = environment.get("HOROVOD_GLOO_IFACE", "")
-        rank = environment.get("HOROVOD_RANK") or environment.get("RANK", "")
-        self.worker = Worker(node, self.reader.header, clock, int(rank) if rank.isdecimal() else None)
-        self.stacks = StackWatch(path, self.reader.header, environment.get("PATH", ""))
-        self.lost = 0
-        self.heard = time.monotonic()
-        self.looked = time.monotonic()
-
-    def resume(self, memory: _RingMemory) -> None:
-        """Goes on where an earlier run of the agent was."""
-        self.begun_at = memory.position
-        self.reader.resume(memory.position)
-        if memory.worker is not None:
-            self.worker.restore(memory.worker)
-
-    def memory(self) -> _RingMemory:
-        """As long as the worker has not said its rank, nothing of it is published."""
-        position = self.begun_at if self.worker.rank is None else self.reader.position
-        return _RingMemory(self.name, self.inode, position, self.worker.memory())
-
-    def writer_gone(self, now: float) -> bool:
-        """Whether its process has ended; looks at that about once a second, and only while the ring is silent."""
-        if now - max(self.looked, self.heard) < _LOOK_AT_WRITER_S:
-            return False
-        self.looked = now
-        # A pid of another namespace looks dead from here: as long as records come, it is not.
-        return now - self.heard > _SILENT_BEFORE_GONE_S and not self._writer_lives()
-
-    def _writer_lives(self) -> bool:
-        header = self.reader.header
-        try:
-            return process_start_ticks(header.pid) == header.start_ticks
-        except OSError:
-            return False
 
 
 class Intake:
@@ -144,24 +106,57 @@ class Intake:
         self._publisher = publisher
         self._folders = {Path(folder): 0 for folder in folders}
         """Folder -> its time of change when it was last listed."""
-        self._rings: dict[Path, _Ring] = {}
+        self._rings: dict[Path, Ring] = {}
         self._refused: set[tuple[Path, int]] = set()
-        known = _decode_mark(mark)
-        self._earlier = {(memory.path, memory.inode): memory for memory in known.rings} if known is not None else {}
+        self._earlier = {(memory.path, memory.inode): memory for memory in marked_memories(mark)}
         self._machine_boot = boot_id()
         self._waiting: list[Kept] = []
-        self._done: list[_RingMemory] = []
+        self._done: list[RingMemory] = []
         """Rings that are read to their end, to be removed when that is stored."""
+        self._together: RingsTogether | None = None
+        self._before_together = Raw()
+        """What `_mark` says of the rings as they were before they were read together."""
         self._flush_every_s = 1 / steps_hz
         self._next_flush = time.monotonic()
 
     def collect(self, *, last: bool = False) -> float:
         """Publishes what is new; with `last`, also what waits. Gives the seconds after which to come again."""
         now = time.monotonic()
+        due = last or now >= self._next_flush - _FLUSH_EARLY_S
         for folder in self._folders:
             self._look_for_rings(folder)
-        fullest = 0.0
-        asked = False
+        if due and (fullest := self._take_together(now)):
+            asked = False
+        else:
+            fullest, asked = self._take_each(now)
+        if due:
+            self._next_flush = next_on_grid(self._next_flush, self._flush_every_s, now)
+            self._flush()
+        return _PAUSE_BUSY_S if asked or fullest > _BUSY_SHARE else min(PAUSE_S, self._flush_every_s)
+
+    def _take_together(self, now: float) -> float:
+        """The steps of all rings, where all have some and nothing else; gives how full the fullest was, 0 where none was read."""
+        if self._together is None:
+            rings = [*self._rings.values()]
+            if self._done or not can_go_together(rings):
+                return 0.0
+            self._before_together = Raw(_mark_encoder.encode([ring.memory() for ring in rings]))
+            self._together = RingsTogether(rings, self._node, self._clock)
+        if (event := self._together.read(now)) is None:
+            return 0.0
+        self._waiting.append(Kept(event))
+        return self._together.fullest
+
+    def _settle(self) -> None:
+        """From here on each ring is read by itself."""
+        if self._together is not None:
+            self._together.settle()
+            self._together = None
+
+    def _take_each(self, now: float) -> tuple[float, bool]:
+        """What is new in each ring: how full the fullest was, and whether an answer of a silent worker is awaited."""
+        self._settle()
+        fullest, asked = 0.0, False
         for ring in list(self._rings.values()):
             # Nearly always there are steps and nothing else, and all that is looked at otherwise is settled by them.
             table = ring.reader.read_table(MOST_STEPS_PER_EVENT) if ring.worker.rank is not None else None
@@ -174,20 +169,25 @@ class Intake:
             asked = self._take_stacks(ring, now) or asked
             if gone or ring.reader.drained:
                 self._finish(ring)
-        if last or now >= self._next_flush - _FLUSH_EARLY_S:
-            self._next_flush = next_on_grid(self._next_flush, self._flush_every_s, now)
-            self._flush()
-        return _PAUSE_BUSY_S if asked or fullest > _BUSY_SHARE else min(PAUSE_S, self._flush_every_s)
+        return fullest, asked
 
     def _flush(self) -> None:
-        self._waiting.extend(kept(list(together([ring.worker.flush_rows() for ring in self._rings.values()]))))
+        if self._together is None:
+            self._waiting.extend(kept(list(together([ring.worker.flush_rows() for ring in self._rings.values()]))))
         for item in self._waiting:
             self._publisher.publish(RANK_STREAM, item.event, keep=item.keep)
         self._waiting.clear()
-        rings = [*self._done, *(ring.memory() for ring in self._rings.values())]
-        mark = _mark_encoder.encode(_Mark(self._machine_boot, self._clock.anchor_ns, rings)) if rings else b""
-        if self._publisher.commit(mark):
+        if self._publisher.commit(self._mark()):
             self._done = [memory for memory in self._done if not _removed(memory)]
+
+    def _mark(self) -> bytes:
+        """Empty where there are no rings."""
+        mark: dict[str, Any] = {"machine_boot": self._machine_boot, "anchor_ns": self._clock.anchor_ns}
+        if self._together is not None:
+            read = {"cursors": self._together.cursors, "ends_ns": self._together.ends_ns}
+            return _mark_encoder.encode({**mark, "rings": self._before_together, **read})
+        rings = [*self._done, *(ring.memory() for ring in self._rings.values())]
+        return _mark_encoder.encode({**mark, "rings": rings}) if rings else b""
 
     def close(self) -> None:
         for ring in self._rings.values():
@@ -219,7 +219,8 @@ class Intake:
             self._refused.add((path, inode))
             return
         try:
-            ring = self._rings[path] = _Ring(path, inode, self._node, self._clock)
+            self._settle()
+            ring = self._rings[path] = Ring(path, inode, self._node, self._clock)
         except RingError as error:
             self._refuse(path, inode, str(error))
             return
@@ -227,7 +228,7 @@ class Intake:
             ring.resume(memory)
             self._rank_known(ring)
 
-    def _read(self, ring: _Ring, now: float) -> float:
+    def _read(self, ring: Ring, now: float) -> float:
         """Takes over what is new in a ring; gives how full it was, as a share."""
         batches = ring.reader.read_batches()
         lost = ring.reader.lost + ring.reader.torn
@@ -248,13 +249,13 @@ class Intake:
         count = sum(len(batch.step) if isinstance(batch, Steps) else 1 for batch in batches)
         return count / ring.reader.header.capacity
 
-    def _take_table(self, ring: _Ring, table: Table, now: float) -> None:
+    def _take_table(self, ring: Ring, table: Table, now: float) -> None:
         ring.heard = now
         ring.stacks.steps_came(table.durations_ns(), now)
         if events := ring.worker.take_table(table):
             self._waiting.extend(events)
 
-    def _take_stacks(self, ring: _Ring, now: float) -> bool:
+    def _take_stacks(self, ring: Ring, now: float) -> bool:
         """Of a worker whose steps have stopped; True while it is asked."""
         if ring.worker.rank is None:
             return False
@@ -264,7 +265,7 @@ class Intake:
             self._waiting.append(Kept(taken))
         return ring.stacks.asked
 
-    def _rank_known(self, ring: _Ring) -> None:
+    def _rank_known(self, ring: Ring) -> None:
         """Lets the sensors know: the rank's process, its GPU, and the interface that the job talks over."""
         worker = ring.worker
         self._sampler.processes.watch(worker.pid, worker.rank)
@@ -275,7 +276,7 @@ class Intake:
         if interface:
             self._sampler.network.used_by_training |= {interface}
 
-    def _finish(self, ring: _Ring) -> None:
+    def _finish(self, ring: Ring) -> None:
         """The writer is gone and its records are read: nobody needs the file any more."""
         self._waiting.extend(ring.worker.finish())
         self._sampler.processes.forget(ring.worker.pid)
@@ -286,7 +287,7 @@ class Intake:
         ring.stacks.remove()
         del self._rings[ring.path]
         self._refused.add((ring.path, ring.inode))
-        self._done.append(_RingMemory(str(ring.path), ring.inode, ring.reader.position, None))
+        self._done.append(RingMemory(str(ring.path), ring.inode, ring.reader.position, None))
         if not self._rings:
             self._sampler.network.used_by_training = frozenset()
 
@@ -300,19 +301,10 @@ class Intake:
         self._waiting.append(Kept(NoticeGiven(at=self._clock.now(), severity="warning", text=text, source="agent")))
 
 
-def _removed(memory: _RingMemory) -> bool:
+def _removed(memory: RingMemory) -> bool:
     """Whether nothing is left of a ring that is done with; one that stays is remembered, so that it is not read again."""
     try:
         Path(memory.path).unlink(missing_ok=True)
     except OSError:
         return False
     return True
-
-
-def _environment(pid: int) -> dict[str, str]:
-    """A process's environment when it was started; empty when it cannot be read."""
-    try:
-        text = Path(f"/proc/{pid}/environ").read_bytes().decode("utf-8", "replace")
-    except OSError:
-        return {}
-    return dict(pair.split("=", 1) for pair in text.split("\0") if "=" in pair)

@@ -161,6 +161,25 @@ class Worker:
         self._last_end_ns = table.end_ns
         return out
 
+    @property
+    def only_steps(self) -> bool:
+        """Whether it has said who it is, and all that it wrote is told: steps can be told as they come."""
+        return self.rank is not None and not self._steps
+
+    @property
+    def epoch(self) -> int | None:
+        """The last one that it named."""
+        return self._epoch
+
+    @property
+    def last_end_ns(self) -> int:
+        """Of what it wrote last (CLOCK_MONOTONIC)."""
+        return self._last_end_ns
+
+    def told_until(self, end_ns: int) -> None:
+        """Its steps up to here were told together with those of others."""
+        self._last_end_ns = end_ns
+
     def flush(self) -> list[StepsRecorded]:
         """The steps taken since the last flush, in columns."""
         return [told.event() if isinstance(told, Row) else told for told in self.flush_rows()]

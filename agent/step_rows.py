@@ -82,7 +82,7 @@ def columns_of(bits: int) -> tuple[str, ...]:
 
 def joined_numbers(rows: list[tuple[bytes, int, int]]) -> UInt32s:
     """Of (numbers, steps, later_ns) of each worker all columns, the starts so much later: in machine code where that is built."""
-    return _array(native.join_steps(rows)) if native is not None else joined_numbers_python(rows)
+    return numbers_of(native.join_steps(rows)) if native is not None else joined_numbers_python(rows)
 
 
 def joined_numbers_python(rows: list[tuple[bytes, int, int]]) -> UInt32s:
@@ -94,9 +94,10 @@ def joined_numbers_python(rows: list[tuple[bytes, int, int]]) -> UInt32s:
     return joined
 
 
-def _array(numbers: bytes) -> UInt32s:
+def numbers_of(packed: bytes) -> UInt32s:
+    """As an array."""
     found = array("I")
-    found.frombytes(numbers)
+    found.frombytes(packed)
     return found
 
 
@@ -117,7 +118,7 @@ def joined_tables(tables: Sequence[Table], most: int) -> list[Table]:
 
 
 def _one_after_the_other(one: Table, other: Table, later_ns: int) -> Table:
-    first, second = _array(one.numbers), _array(other.numbers)
+    first, second = numbers_of(one.numbers), numbers_of(other.numbers)
     second[-other.steps :] = array("I", [start + later_ns for start in second[-other.steps :]])
     places = range(len(first) // one.steps)
     numbers = array("I")
@@ -130,7 +131,7 @@ def _one_after_the_other(one: Table, other: Table, later_ns: int) -> Table:
 def steps_of(table: Table) -> Steps:
     """The same as columns of integers."""
     count = table.steps
-    numbers = iter(_array(table.numbers))
+    numbers = iter(numbers_of(table.numbers))
     found = {name: [next(numbers) for _ in range(count)] for name in columns_of(table.columns)}
     unseen = [UNSEEN] * count
     return Steps(

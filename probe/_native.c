@@ -634,88 +634,212 @@ static uint32_t *pack_column(uint32_t *out, const char *slots, Py_ssize_t size, 
     return left_out == 0 ? out + count : left_out == count ? out : NULL;
 }
 
-/* As ring.py's Table; NULL without an error where the slots cannot be one. */
-static PyObject *table_of(const char *slots, Py_ssize_t size, Py_ssize_t count, uint64_t sequence, uint32_t *numbers) {
+/* What the steps of a table have in common, and where they begin and end. */
+typedef struct {
+    StepSlot first;
+    int64_t end_ns;
+    int columns;
+} TableHead;
+
+/* The columns of ring.py's Table, at `numbers`, and what else is in it; their end, or NULL where the slots cannot be one. */
+static uint32_t *pack_table(TableHead *head, uint32_t *numbers, const char *slots, Py_ssize_t size, Py_ssize_t count,
+                            uint64_t sequence) {
     /* Duration, phases, samples, batches, starts, and what says nothing: UNSEEN, a single batch. */
     enum { ALWAYS = INT32_MIN };
     static const struct {
         int column, skipped;
     } columns[] = {{4, ALWAYS}, {5, -1}, {6, -1}, {7, -1}, {8, -1}, {9, -1}, {10, 1}, {3, ALWAYS}};
     enum { COLUMNS = sizeof columns / sizeof columns[0] };
-    StepSlot first, slot;
+    StepSlot slot;
     uint32_t *end = numbers;
-    int present = 0, i;
-    Py_ssize_t row;
-    memcpy(&first, slots, SLOT_END);
-    for (row = 0; row < count; row++) {
+    memcpy(&slot, slots, SLOT_END);
+    head->first = slot;
+    for (Py_ssize_t row = 0; row < count; row++) {
         memcpy(&slot, slots + row * size, SLOT_END);
         if (slot.sequence != sequence + (uint64_t)row || slot.kind != STEP_RECORD || slot.length != SLOT_END - PAYLOAD_AT ||
-            slot.check != check_of(&slot) || (uint64_t)slot.step != (uint64_t)first.step + (uint64_t)row ||
-            slot.generation != first.generation || slot.epoch != first.epoch)
+            slot.check != check_of(&slot) || (uint64_t)slot.step != (uint64_t)head->first.step + (uint64_t)row ||
+            slot.generation != head->first.generation || slot.epoch != head->first.epoch)
             return NULL;
     }
-    for (i = 0; i < COLUMNS; i++) {
+    head->end_ns = (int64_t)((uint64_t)slot.start_ns + (uint64_t)slot.duration_ns);
+    head->columns = 0;
+    for (int i = 0; i < COLUMNS; i++) {
         uint32_t *begin = end;
-        int64_t origin = i == COLUMNS - 1 ? first.start_ns : 0;
+        int64_t origin = i == COLUMNS - 1 ? head->first.start_ns : 0;
         end = pack_column(begin, slots, size, count, columns[i].column, columns[i].skipped, origin);
         if (end == NULL)
             return NULL;
-        present |= (end > begin) << i;
+        head->columns |= (end > begin) << i;
     }
-    return Py_BuildValue("(LiiLLiny#)", (long long)first.step, (int)first.generation, (int)first.epoch, (long long)first.start_ns,
-                         (long long)((uint64_t)slot.start_ns + (uint64_t)slot.duration_ns), present, count, (const char *)numbers,
-                         (Py_ssize_t)((char *)end - (char *)numbers));
+    return end;
 }
 
+/* As ring.py packs it. */
 typedef struct {
-    int descriptor;
-    long long header_size, head_at, capacity, record_size;
+    int64_t descriptor, header_size, head_at, capacity, record_size;
+    uint64_t cursor;
 } Ring;
 
 /* How many records were ever written, and when the writer closed the ring. */
 static int read_ends(const Ring *ring, uint64_t ends[2]) {
-    return pread(ring->descriptor, ends, 2 * sizeof ends[0], ring->head_at) == 2 * (ssize_t)sizeof ends[0] ? 0 : -1;
+    return pread((int)ring->descriptor, ends, 2 * sizeof ends[0], ring->head_at) == 2 * (ssize_t)sizeof ends[0] ? 0 : -1;
 }
 
-/* Whether the slots of `count` records from `cursor` on were read as the writer left them. */
-static int copy_slots(char *copied, const Ring *ring, uint64_t cursor, uint64_t count) {
-    uint64_t capacity = (uint64_t)ring->capacity, size = (uint64_t)ring->record_size, begin = cursor % capacity;
+/* Whether the slots of `count` records from the cursor on were read as the writer left them. */
+static int copy_slots(char *copied, const Ring *ring, uint64_t count) {
+    uint64_t capacity = (uint64_t)ring->capacity, size = (uint64_t)ring->record_size, begin = ring->cursor % capacity;
     uint64_t tail = begin + count > capacity ? capacity - begin : count;
     uint64_t ends[2];
-    if (pread(ring->descriptor, copied, tail * size, ring->header_size + (long long)(begin * size)) != (ssize_t)(tail * size))
+    int file = (int)ring->descriptor;
+    off_t slots = ring->header_size;
+    if (pread(file, copied, tail * size, slots + (off_t)(begin * size)) != (ssize_t)(tail * size))
         return 0;
-    if (tail < count && pread(ring->descriptor, copied + tail * size, (count - tail) * size, ring->header_size) !=
-                            (ssize_t)((count - tail) * size))
+    if (tail < count && pread(file, copied + tail * size, (count - tail) * size, slots) != (ssize_t)((count - tail) * size))
         return 0;
     /* The slot of record `head` may already be in the writer's hands, and with it the one a lap before. */
-    return read_ends(ring, ends) == 0 && ends[0] < cursor + capacity;
+    return read_ends(ring, ends) == 0 && ends[0] < ring->cursor + capacity;
 }
 
-static PyObject *read_table(PyObject *module, PyObject *args) {
-    enum { MOST_COLUMNS = 8, MOST_STEPS = 65536, MOST_BYTES = 65536 };
-    Ring ring;
-    unsigned long long cursor, most;
+/* How many records are new, where a table could hold them; -1 otherwise. */
+static Py_ssize_t count_new(const Ring *ring, uint64_t most) {
+    enum { MOST_STEPS = 65536, MOST_BYTES = 65536 };
     uint64_t ends[2], count;
-    uint32_t *numbers;
+    if (ring->capacity < 1 || ring->record_size < SLOT_END || ring->record_size > MOST_BYTES || read_ends(ring, ends) < 0 ||
+        ends[1] != 0 || ends[0] < ring->cursor)
+        return -1;
+    count = ends[0] - ring->cursor;
+    return count > most || count > MOST_STEPS || count > (uint64_t)ring->capacity ? -1 : (Py_ssize_t)count;
+}
+
+enum { MOST_COLUMNS = 8, MOST_RINGS = 256 };
+
+static PyObject *read_table(PyObject *module, PyObject *args) {
+    Ring ring;
+    const char *packed;
+    Py_ssize_t length;
+    unsigned long long most;
     PyObject *table = NULL;
+    TableHead head;
     (void)module;
-    if (!PyArg_ParseTuple(args, "iLLLLKK", &ring.descriptor, &ring.header_size, &ring.head_at, &ring.capacity, &ring.record_size,
-                          &cursor, &most))
+    if (!PyArg_ParseTuple(args, "y#K", &packed, &length, &most))
         return NULL;
-    if (ring.capacity < 1 || ring.record_size < SLOT_END || ring.record_size > MOST_BYTES || read_ends(&ring, ends) < 0 ||
-        ends[1] != 0 || ends[0] < cursor)
+    if (length != sizeof ring)
         Py_RETURN_NONE;
-    count = ends[0] - cursor;
+    memcpy(&ring, packed, sizeof ring);
+    Py_ssize_t count = count_new(&ring, most);
+    if (count < 0)
+        Py_RETURN_NONE;
     if (count == 0)
         return PyTuple_New(0);
-    if (count > most || count > MOST_STEPS || count > (uint64_t)ring.capacity)
-        Py_RETURN_NONE;
-    numbers = PyMem_Malloc(count * (MOST_COLUMNS * sizeof *numbers + (size_t)ring.record_size));
+    uint32_t *numbers = PyMem_Malloc((size_t)count * (MOST_COLUMNS * sizeof *numbers + (size_t)ring.record_size)), *end = NULL;
     if (numbers == NULL)
         return PyErr_NoMemory();
     char *slots = (char *)(numbers + MOST_COLUMNS * count);
-    if (copy_slots(slots, &ring, cursor, count))
-        table = table_of(slots, ring.record_size, (Py_ssize_t)count, cursor, numbers);
+    if (copy_slots(slots, &ring, (uint64_t)count))
+        end = pack_table(&head, numbers, slots, ring.record_size, count, ring.cursor);
+    if (end != NULL)
+        table = Py_BuildValue("(LiiLLiny#)", (long long)head.first.step, (int)head.first.generation, (int)head.first.epoch,
+                              (long long)head.first.start_ns, (long long)head.end_ns, head.columns, count, (const char *)numbers,
+                              (Py_ssize_t)((char *)end - (char *)numbers));
+    PyMem_Free(numbers);
+    if (table == NULL && !PyErr_Occurred())
+        Py_RETURN_NONE;
+    return table;
+}
+
+/* Packs what is new in each ring behind one another. The end of it; NULL where one of them has nothing, or cannot be packed, or
+   they do not go together. */
+static uint32_t *pack_tables(TableHead *heads, const Py_ssize_t *counts, uint32_t *numbers, char *slots, const Ring *rings,
+                             Py_ssize_t size) {
+    uint32_t *end = numbers;
+    for (Py_ssize_t i = 0; i < size; i++) {
+        if (!copy_slots(slots, &rings[i], (uint64_t)counts[i]))
+            return NULL;
+        end = pack_table(&heads[i], end, slots, rings[i].record_size, counts[i], rings[i].cursor);
+        if (end == NULL || heads[i].columns != heads[0].columns || heads[i].first.generation != heads[0].first.generation ||
+            heads[i].first.epoch != heads[0].first.epoch)
+            return NULL;
+    }
+    return end;
+}
+
+/* Lets the starts of all count from the first one of all; 0 where some then do not fit. */
+static int count_from_first(const TableHead *heads, const Py_ssize_t *counts, uint32_t *numbers, Py_ssize_t size) {
+    int64_t origin = heads[0].first.start_ns;
+    int width = 0;
+    for (Py_ssize_t i = 1; i < size; i++)
+        origin = heads[i].first.start_ns < origin ? heads[i].first.start_ns : origin;
+    for (int bits = heads[0].columns; bits != 0; bits &= bits - 1)
+        width++;
+    for (Py_ssize_t i = 0; i < size; i++) {
+        int64_t later = heads[i].first.start_ns - origin;
+        if (later > UINT32_MAX || heads[i].end_ns - origin > UINT32_MAX)
+            return 0;
+        numbers += (width - 1) * counts[i];
+        for (Py_ssize_t row = 0; row < counts[i]; row++)
+            *numbers++ += (uint32_t)later;
+    }
+    return 1;
+}
+
+/* As ring.py's NodeTable. */
+static PyObject *node_table_of(const Ring *rings, const TableHead *heads, const Py_ssize_t *counts, Py_ssize_t size,
+                               const uint32_t *numbers, const uint32_t *end) {
+    PyObject *first_steps = PyList_New(size), *steps = PyList_New(size);
+    int64_t origin = heads[0].first.start_ns, ends[MOST_RINGS];
+    uint64_t cursors[MOST_RINGS];
+    for (Py_ssize_t i = 0; first_steps != NULL && steps != NULL && i < size; i++) {
+        origin = heads[i].first.start_ns < origin ? heads[i].first.start_ns : origin;
+        ends[i] = heads[i].end_ns;
+        cursors[i] = rings[i].cursor + (uint64_t)counts[i];
+        if (PyList_SetItem(first_steps, i, PyLong_FromLongLong(heads[i].first.step)) < 0 ||
+            PyList_SetItem(steps, i, PyLong_FromSsize_t(counts[i])) < 0)
+            Py_CLEAR(steps);
+    }
+    if (first_steps == NULL || steps == NULL || PyErr_Occurred()) {
+        Py_XDECREF(first_steps);
+        Py_XDECREF(steps);
+        return NULL;
+    }
+    return Py_BuildValue("(iiLiNNy#y#y#)", (int)heads[0].first.generation, (int)heads[0].first.epoch, (long long)origin,
+                         heads[0].columns, first_steps, steps, (const char *)numbers,
+                         (Py_ssize_t)((const char *)end - (const char *)numbers), (const char *)cursors,
+                         size * (Py_ssize_t)sizeof cursors[0], (const char *)ends, size * (Py_ssize_t)sizeof ends[0]);
+}
+
+/* NULL without an error where they do not go together. */
+static PyObject *read_node(const Ring *rings, const Py_ssize_t *counts, Py_ssize_t size, uint32_t *numbers, char *slots) {
+    TableHead heads[MOST_RINGS];
+    uint32_t *end = pack_tables(heads, counts, numbers, slots, rings, size);
+    if (end == NULL || !count_from_first(heads, counts, numbers, size))
+        return NULL;
+    return node_table_of(rings, heads, counts, size, numbers, end);
+}
+
+static PyObject *read_tables(PyObject *module, PyObject *args) {
+    Ring rings[MOST_RINGS];
+    Py_ssize_t counts[MOST_RINGS], places_length, length, total = 0, largest = 0;
+    const char *places, *cursors;
+    unsigned long long most;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "y#y#K", &places, &places_length, &cursors, &length, &most))
+        return NULL;
+    Py_ssize_t size = length / (Py_ssize_t)sizeof rings[0].cursor, place = offsetof(Ring, cursor);
+    if (size < 1 || size > MOST_RINGS || places_length != size * place)
+        Py_RETURN_NONE;
+    for (Py_ssize_t i = 0; i < size; i++) {
+        memcpy(&rings[i], places + i * place, (size_t)place);
+        memcpy(&rings[i].cursor, cursors + i * (Py_ssize_t)sizeof rings[0].cursor, sizeof rings[0].cursor);
+        counts[i] = count_new(&rings[i], most);
+        total += counts[i];
+        if (counts[i] < 1 || (uint64_t)total > most)
+            Py_RETURN_NONE;
+        largest = counts[i] * rings[i].record_size > largest ? counts[i] * rings[i].record_size : largest;
+    }
+    uint32_t *numbers = PyMem_Malloc((size_t)total * MOST_COLUMNS * sizeof *numbers + (size_t)largest);
+    if (numbers == NULL)
+        return PyErr_NoMemory();
+    PyObject *table = read_node(rings, counts, size, numbers, (char *)(numbers + MOST_COLUMNS * total));
     PyMem_Free(numbers);
     if (table == NULL && !PyErr_Occurred())
         Py_RETURN_NONE;
@@ -723,8 +847,8 @@ static PyObject *read_table(PyObject *module, PyObject *args) {
 }
 
 static PyMethodDef functions[] = {
-    {"read_table", read_table, METH_VARARGS,
-     "read_table(descriptor, header_size, head_at, capacity, record_size, cursor, most): new steps of a ring; see ring.py."},
+    {"read_table", read_table, METH_VARARGS, "read_table(ring, most): new steps of a ring; see ring.py."},
+    {"read_tables", read_tables, METH_VARARGS, "read_tables(places, cursors, most): new steps of several rings, together; see ring.py."},
     {"step_columns", step_columns, METH_VARARGS,
      "step_columns(copied, record_size, first_sequence): the numbers of whole steps, by column; None if other records are among them."},
     {NULL, NULL, 0, NULL},

@@ -59,6 +59,8 @@ _STEP_SLOT = struct.Struct("@QqHHqiiqqqqqqiH")
 _STEP_SIZE = _STEP_SLOT.size - _SLOT.size
 _SPAN = struct.Struct("@qq")
 _MIN_RECORD_SIZE = _STEP_SLOT.size
+_PLACE = struct.Struct("@5q")
+_CURSOR = struct.Struct("@Q")
 
 if hasattr(time, "monotonic_ns"):
     monotonic_ns = time.monotonic_ns
@@ -151,6 +153,31 @@ class Table(NamedTuple):
     def durations_ns(self) -> Sequence[int]:
         """Of each step."""
         return memoryview(self.numbers).cast("I")[: self.steps]
+
+
+class NodeTable(NamedTuple):
+    """Steps of several workers, as of Tables with the same generation, epoch and columns; lists are by worker."""
+
+    generation: int
+    epoch: int
+    start_ns: int
+    """Of the earliest: all starts count from it."""
+    columns: int
+    """As in a Table."""
+    first_steps: List[int]
+    steps: List[int]
+    numbers: bytes
+    """Those of each worker behind one another, as in a Table."""
+    cursors: bytes
+    """Where the next reading of each ring begins: unsigned 64-bit integers of this machine."""
+    ends_ns: bytes
+    """Of the last step of each: 64-bit integers of this machine."""
+
+    def durations_ns(self) -> List[Sequence[int]]:
+        """Of each step of each worker."""
+        numbers, width = memoryview(self.numbers).cast("I"), bin(self.columns).count("1")
+        begins = [width * begin for begin in itertools.accumulate([0, *self.steps[:-1]])]
+        return [numbers[begin : begin + steps] for begin, steps in zip(begins, self.steps)]
 
 
 class Span(NamedTuple):
@@ -367,6 +394,7 @@ class RingReader:
             os.close(self._fd)
             raise
         self._rows = struct.Struct(f"{_STEP_SLOT.format}{self.header.record_size - _STEP_SLOT.size}x")
+        self._place = _PLACE.pack(self._fd, HEADER_SIZE, _HEAD_AT, self.header.capacity, self.header.record_size)
         self._cursor = 0
         self._doubtful = -1
         self._parts: List[bytes] = []
@@ -404,13 +432,21 @@ class RingReader:
         """
         if native is None or _STEP_SLOT.size != native.STEP_SLOT_SIZE:
             return None
-        header = self.header
-        found = native.read_table(self._fd, HEADER_SIZE, _HEAD_AT, header.capacity, header.record_size, self._cursor, most)
+        found = native.read_table(self._place + _CURSOR.pack(self._cursor), most)
         if not found:
             return None if found is None else NOTHING_NEW
         table: Table = tuple.__new__(Table, found)
         self._cursor += table.steps
         return table
+
+    @property
+    def place(self) -> bytes:
+        """What `read_tables` has to know of this ring."""
+        return self._place
+
+    def go_on_at(self, cursor: int) -> None:
+        """What is before it was read by `read_tables`."""
+        self._cursor = cursor
 
     def _one_by_one(self, rows: List[Tuple[int, ...]], copied: bytes, safe: int) -> List[Record]:
         size = self.header.record_size
@@ -509,6 +545,20 @@ class RingReader:
         except (ValueError, struct.error, RecursionError):
             self.torn += 1
             return []
+
+
+def read_tables(places: bytes, cursors: bytes, most: int) -> Optional[NodeTable]:
+    """What is new in several rings: `places` of their readers behind one another, `cursors` as a NodeTable gives them.
+
+    None if one of the rings has nothing, or something else than what a NodeTable of at most so many steps can hold.
+    """
+    if native is None or _STEP_SLOT.size != native.STEP_SLOT_SIZE:
+        return None
+    found = native.read_tables(places, cursors, most)
+    if found is None:
+        return None
+    table: NodeTable = tuple.__new__(NodeTable, found)
+    return table
 
 
 def _read_header(descriptor: int, path: str) -> Header:

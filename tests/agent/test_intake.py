@@ -157,8 +157,8 @@ def test_a_closed_ring_is_read_to_its_end_and_removed(node: Node, folder: Path) 
 def test_a_killed_writer_s_last_records_arrive_and_its_ring_goes(
     node: Node, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("distmon.agent.intake._SILENT_BEFORE_GONE_S", 0.0)
-    monkeypatch.setattr("distmon.agent.intake._LOOK_AT_WRITER_S", 0.0)
+    monkeypatch.setattr("distmon.agent.rings._SILENT_BEFORE_GONE_S", 0.0)
+    monkeypatch.setattr("distmon.agent.rings._LOOK_AT_WRITER_S", 0.0)
     command = [sys.executable, "-c", WRITER, str(folder)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as writer:
         assert writer.stdout is not None
