@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -24,10 +25,15 @@ PROBE = Path(__file__).parents[1] / "probe"
 ROUNDS = 300
 BURST = 64
 """Steps in a burst, which is an epoch: short, so that both sides of a pair meet the same machine."""
-KERAS_ROUNDS = 120
+ODD_PROCESS = "BENCH_ODD_PROCESS"
+KERAS_PROCESSES = 6
+KERAS_ROUNDS = 24
 KERAS_BURST = 40
 KERAS_BATCH = 64
 PACED_S = 4.0
+SLOW_ROUNDS = 20
+SLOW_BURST = 15
+SLOW_STEP_S = 0.1
 
 Measured = TypeVar("Measured")
 
@@ -149,11 +155,22 @@ def torch_loop() -> dict[str, Any]:
                     break
         return (time.process_time() - time.thread_time() - others) / (time.monotonic() - begin) * 100
 
+    def slow(chosen: Any, loader: Any, function: Any) -> float:
+        """Seconds from step to step while another device does the work of SLOW_STEP_S, as a step completes: the median."""
+        torch.autograd.backward = function
+        ends = [time.monotonic()]
+        for _, (batch, target) in zip(range(SLOW_BURST), loader, strict=False):
+            step(chosen, batch, target)
+            time.sleep(SLOW_STEP_S)
+            ends.append(time.monotonic())
+        return statistics.median(end - begin for begin, end in pairwise(ends))
+
     with_probe, without = (hooked, hooked_loader, backward), (bare, bare_loader, bare_backward)
     rounds = compare(lambda: epoch(*with_probe), lambda: epoch(*without), ROUNDS)
     steps, edges = ([(measured[part], plain[part]) for measured, plain in rounds] for part in (0, 1))
     background = statistics.median(paced(*with_probe) - paced(*without) for _ in range(4))
-    return {"step": compared(steps), "edges": compared(edges), "background": background}
+    slow_steps = compared(compare(lambda: slow(*with_probe), lambda: slow(*without), SLOW_ROUNDS))
+    return {"step": compared(steps), "edges": compared(edges), "background": background, "slow": slow_steps}
 
 
 def keras_loop() -> dict[str, Any]:
@@ -170,37 +187,50 @@ def keras_loop() -> dict[str, Any]:
 
     def model() -> Any:
         layers = [tf.keras.layers.Dense(320, activation="relu", input_shape=(256,))]
-        layers += [tf.keras.layers.Dense(320, activation="relu") for _ in range(6)]
+        layers += [tf.keras.layers.Dense(320, activation="relu") for _ in range(3)]
         network = tf.keras.Sequential([*layers, tf.keras.layers.Dense(10)])
         loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         network.compile(hvd.DistributedOptimizer(tf.keras.optimizers.SGD(1e-6)), loss=loss)
         network.fit(inputs, labels, batch_size=KERAS_BATCH, epochs=1, verbose=0)
         return network
 
-    # A graph keeps the clocks that were put in when it was traced.
-    hooks(True)
-    hooked = model()
-    hooks(False)
-    bare = model()
+    def traced(on: bool) -> Any:
+        """A graph keeps the clocks that were put in when it was traced."""
+        hooks(on)
+        return model()
+
+    # The one that is made first may lie better in memory: every other process makes the other one first.
+    first = ODD_PROCESS not in os.environ
+    networks = {first: traced(first), not first: traced(not first)}
+
+    class StepEnds(tf.keras.callbacks.Callback):  # type: ignore[misc]
+        """Of CPU time of the process: a step that the machine disturbed is one of many, and their median does not see it."""
+
+        def on_train_begin(self, logs: Any = None) -> None:
+            self.ends_s: list[float] = []
+
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            self.ends_s.append(time.process_time())
+
+    ends = StepEnds()
 
     def burst(network: Any, on: bool) -> float:
         hooks(on)
-        begin = time.process_time()
-        network.fit(inputs, labels, batch_size=KERAS_BATCH, epochs=1, verbose=0)
-        return (time.process_time() - begin) / KERAS_BURST * 1e6
+        network.fit(inputs, labels, batch_size=KERAS_BATCH, epochs=1, verbose=0, callbacks=[ends])
+        return statistics.median(end - begin for begin, end in pairwise(ends.ends_s)) * 1e6
 
-    return {"step": compared(compare(lambda: burst(hooked, True), lambda: burst(bare, False), KERAS_ROUNDS))}
+    return {"step": compared(compare(lambda: burst(networks[True], True), lambda: burst(networks[False], False), KERAS_ROUNDS))}
 
 
 # In the benchmark
 
 
-def run(loop: str, probe: Path = PROBE) -> dict[str, Any]:
-    """What `loop` measured, in a process that is the only rank of a job."""
+def run(loop: str, probe: Path = PROBE, more: dict[str, str] | None = None) -> dict[str, Any]:
+    """What `loop` measured, in a process that is the only rank of a job, with `more` in its environment."""
     parent = "/dev/shm" if Path("/dev/shm").is_dir() else None
     with tempfile.TemporaryDirectory(dir=parent) as rings:
         environment = dict(os.environ, HOROVOD_RANK="0", DISTMON_RING_DIR=rings, PYTHONPATH=str(probe / "site"))
-        environment.update(TF_CPP_MIN_LOG_LEVEL="3", OMP_NUM_THREADS="1")
+        environment.update({"TF_CPP_MIN_LOG_LEVEL": "3", "OMP_NUM_THREADS": "1", **(more or {})})
         command = [sys.executable, __file__, "--loop", loop]
         done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True, text=True)
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -226,10 +256,21 @@ def main() -> None:
     figure("probe_epoch_cpu_us", edges.difference, "us/epoch", how)
     paced = f"CPU of all other threads at 100 steps/s, with minus without, {PACED_S:.0f} s each; the probe has no thread"
     figure("probe_background_core_percent", max(0.0, torch["background"]), "% of a core", paced)
-    keras = Comparison(*run("keras")["step"])
-    how = f"median of {KERAS_ROUNDS} pairs of {KERAS_BURST} steps in turns, process CPU time, on a step of {keras.plain:.0f} us"
-    how += f"; 95 % interval {(keras.ratio_low - 1) * 100:.2f} to {(keras.ratio_high - 1) * 100:.2f} %"
-    figure("probe_keras_step_percent", (keras.ratio - 1) * 100, "% of a step", how)
+    slow = Comparison(*torch["slow"])
+    how = f"wall time from step to step, median of {SLOW_ROUNDS} pairs of {SLOW_BURST} steps in turns, on a step of "
+    how += f"{slow.plain:.4f} s, most of it asleep; 95 % interval {percent(slow.ratio_low):.2f} to "
+    how += f"{percent(slow.ratio_high):.2f} %"
+    figure("probe_slow_step_percent", percent(slow.ratio), "% of a step", how)
+    keras = [Comparison(*run("keras", more={ODD_PROCESS: "1"} if i % 2 else None)["step"]) for i in range(KERAS_PROCESSES)]
+    how = f"process CPU time, median of {KERAS_ROUNDS} pairs, each of the medians of {KERAS_BURST} steps, in turns, on a step of "
+    how += f"{statistics.median(one.plain for one in keras):.0f} us; the median of {KERAS_PROCESSES} processes, "
+    how += f"{min(percent(one.ratio) for one in keras):.2f} to {max(percent(one.ratio) for one in keras):.2f} %"
+    figure("probe_keras_step_percent", statistics.median(percent(one.ratio) for one in keras), "% of a step", how)
+
+
+def percent(ratio: float) -> float:
+    """What it adds."""
+    return (ratio - 1) * 100
 
 
 if __name__ == "__main__":
