@@ -13,8 +13,9 @@ from figures import figure
 
 from distmon.core.events import SessionEnded
 from distmon.core.synthetic import Script, session
+from distmon.replay.build_index import build_index
 from distmon.replay.index import index_path
-from distmon.replay.open_index import build_index, open_index
+from distmon.replay.open_index import open_index
 from distmon.replay.player import Player
 from distmon.replay.recorder import Recorder
 from distmon.replay.session_file import open_session

@@ -214,6 +214,11 @@ class IndexWriter:
         with self._lock:
             return PaceKept(self._pace.width_s, self._pace.points())
 
+    def tell_pace(self) -> None:
+        """For who reads the index while it is made: step times so far, in place of those told before."""
+        self._write(self.pace())
+        self._out.flush()
+
     def finish(self, recording: os.stat_result, state: SessionState | None, notes: list[str] | None = None) -> None:
         """Declares the index complete for the recording as it is now. `state` is that at its end, None where none was folded."""
         if state is not None:
@@ -265,6 +270,8 @@ class Index:
         self._writer = writer
         self.grows = writer is not None
         """Whether the recording is still being written."""
+        self.trouble = ""
+        """Why it will never tell of all of the recording, in words."""
         self._close = weakref.finalize(self, file.close)
         self.head: Head | None = None
         self.finish: Finish | None = None
@@ -277,26 +284,37 @@ class Index:
         self._keyframes: list[tuple[Keyframe, int, int]] = []
         self._base: tuple[int, bytes] = (-1, b"")
         """The base that was unpacked last: seeks near each other have the same."""
+        self._read_to = 0
+        """Bytes of the file."""
         self._read()
         if writer is not None:
             writer.tell(self)
 
     def _read(self) -> None:
-        file = self._file
-        file.seek(0)
-        if file.read(len(MAGIC)) != MAGIC:
-            raise BadKeyframe("no index")
+        """Takes in what the file holds past `_read_to`, but for a last part that is not there in full."""
+        file, there = self._file, os.fstat(self._file.fileno()).st_size
+        file.seek(self._read_to)
+        if not self._read_to:
+            if there < len(MAGIC):
+                return
+            if file.read(len(MAGIC)) != MAGIC:
+                raise BadKeyframe("no index")
+            self._read_to = len(MAGIC)
         while len(sizes := file.read(8)) == 8:
             size, attached = int.from_bytes(sizes[:4], "big"), int.from_bytes(sizes[4:], "big")
             if size > _RECORD_LIMIT:
                 raise BadKeyframe("record too long")
+            attached_at = self._read_to + 8 + size
+            if attached_at + attached > there:
+                return
             try:
                 record = _decoder.decode(file.read(size))
             except (msgspec.DecodeError, RecursionError) as error:
                 raise BadKeyframe(str(error)) from None
-            self.take(record, file.tell(), attached)
+            self.take(record, attached_at, attached)
+            self._read_to = attached_at + attached
             if attached:
-                file.seek(attached, os.SEEK_CUR)
+                file.seek(self._read_to)
 
     def take(self, record: _Any, offset: int, attached: int) -> None:
         """One more record; what is attached to it begins at `offset` in the file."""
@@ -316,6 +334,9 @@ class Index:
 
     def catch_up(self) -> None:
         """Takes in what was written meanwhile, where nobody else sees to it; called often."""
+
+    def wait(self) -> None:
+        """Until it may tell of more. Raises DistmonError where it never will."""
 
     @property
     def pace(self) -> PaceKept:
@@ -392,11 +413,11 @@ class Index:
         return before.steps + share * (after.steps - before.steps)
 
     def time_of_steps(self, steps: float) -> float:
-        """When rank 0 had done so many steps, likewise; the recording's end past the last one."""
+        """When rank 0 had done so many steps, likewise; past the last one, the latest time that is known."""
         count = len(self._seconds)
         last = bisect_right(self._seconds.steps, steps, hi=count)
         if not 0 < last < count:
-            return self.end if last else self._seconds[0].at if count else self.end
+            return self._seconds[0].at if count and not last else self.known_to
         before, after = self._seconds[last - 1], self._seconds[last]
         return before.at + (steps - before.steps) / (after.steps - before.steps) * (after.at - before.at)
 
@@ -410,9 +431,18 @@ class Index:
         return self.finish.end if self.finish else self.readable_to
 
     @property
+    def known_to(self) -> float:
+        """The latest time of which it tells: the end, but for one that is still being made of a recording that is over."""
+        return self.end
+
+    @property
+    def last_known_second(self) -> Second:
+        return self._seconds[-1] if len(self._seconds) else Second(0.0, START)
+
+    @property
     def notes(self) -> list[str]:
         """What of the recording could not be read."""
-        return self.finish.notes if self.finish else []
+        return self.finish.notes if self.finish else [self.trouble] if self.trouble else []
 
     def close(self) -> None:
         self._close()

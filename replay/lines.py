@@ -16,6 +16,8 @@ _PLAIN_CHUNK = 1 << 18
 _PACKED_CHUNK = 1 << 12
 """Small, since a few compressed bytes can unfold into megabytes."""
 _FRAME_MAGIC = b"\x28\xb5\x2f\xfd"
+_PLAIN_TAIL, _PACKED_TAIL = 1 << 18, 4 << 20
+"""The end of a file is looked for in so much of it; one compressed frame holds at least a MiB."""
 
 
 class Position(NamedTuple):
@@ -84,6 +86,24 @@ def read_lines(path: Path, position: Position = START, damage: list[Damage] | No
     with open_regular(path) as file:
         chunks = _unpacked(file, position, damage) if is_packed(path) else _plain(file, position)
         yield from _split(chunks, position)
+
+
+def near_the_end(path: Path) -> Iterator[Position]:
+    """Where one may begin to read for the sake of the last lines, the nearest to the end first; the line numbers are made up.
+
+    There is none where a compressed part is too long.
+    """
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if not is_packed(path):
+            yield Position(0, max(size - _PLAIN_TAIL, 0), 1)
+            return
+        begin = file.seek(max(size - _PACKED_TAIL, 0))
+        tail = file.read()
+    found = tail.rfind(_FRAME_MAGIC)
+    while found >= 0:
+        yield Position(begin + found, 0, 1)
+        found = tail.rfind(_FRAME_MAGIC, 0, found)
 
 
 def _split(chunks: Iterator[tuple[int, int, bytes]], position: Position) -> Iterator[Line]:

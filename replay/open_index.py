@@ -6,15 +6,13 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
-from typing import IO
 
 from distmon.core.codec import UnknownKind
 from distmon.core.fold import apply
 from distmon.core.state import SessionState
-from distmon.replay.beside import is_own_folder
+from distmon.replay.build_index import build_index
 from distmon.replay.index import Index, IndexWriter, cached_index_path, index_path
+from distmon.replay.index_maker import MadeMeanwhile
 from distmon.replay.keyframe import BadKeyframe
 from distmon.replay.lines import START, after
 from distmon.replay.recorder import is_being_written
@@ -24,12 +22,17 @@ LOOK_S, READ_S = 0.5, 0.01
 """A recording under way is looked at again after so long, and then read on for at most so long at a time."""
 
 
-def open_index(session: SessionFile, progress: Callable[[float], None] | None = None) -> Index:
-    """The index beside a recording, made first where there is none that fits. `progress` is told the share done, 0 to 1."""
+def open_index(session: SessionFile, progress: Callable[[float], None] | None = None, *, at_once: bool = False) -> Index:
+    """The index beside a recording, made where there is none that fits: first, or `at_once` after it was opened.
+
+    `progress` is told the share done, 0 to 1.
+    """
     if is_being_written(session.path):
         return GrowingIndex(session, progress)
-    kept = _read_kept(session)
-    return kept if kept is not None else build_index(session, progress)
+    if (kept := _read_kept(session)) is not None:
+        return kept
+    end = session.last_time() if at_once else None
+    return build_index(session, progress) if end is None else MadeMeanwhile(session, end)
 
 
 def _read_kept(session: SessionFile) -> Index | None:
@@ -48,37 +51,6 @@ def _read_kept(session: SessionFile) -> Index | None:
             pass
         file.close()
     return None
-
-
-def build_index(session: SessionFile, progress: Callable[[float], None] | None = None) -> Index:
-    """Reads the recording through once. Keeps the index beside it, or in the cache where that folder is not the user's."""
-    recording = session.path.stat()
-    target = _place_for_index(session.path)
-    out = _scratch_file(target)
-    try:
-        _write_index(session, recording, out, progress)
-    except BaseException:
-        _drop(out)
-        raise
-    _publish(out, target)
-    return Index(out)
-
-
-def _write_index(
-    session: SessionFile, recording: os.stat_result, out: IO[bytes], progress: Callable[[float], None] | None
-) -> None:
-    writer, state, notes = IndexWriter(out, session.first_line), SessionState(), Notes()
-    done, size = 0, max(recording.st_size, 1)
-    for event, position, length in session.records(notes):
-        if writer.wants_keyframe:
-            writer.keep(state, position, writer.now)
-            if progress:
-                progress(min(max(position.frame, done) / size, 1.0))
-        writer.pass_event(event, position, length)
-        if not isinstance(event, UnknownKind):
-            apply(state, event)
-        done += length if not position.frame else 0
-    writer.finish(recording, state, notes.sentences())
 
 
 class GrowingIndex(Index):
@@ -119,33 +91,3 @@ class GrowingIndex(Index):
                 return False
         self._size, self.readable_to = size, self._made.now
         return True
-
-
-def _place_for_index(recording: Path) -> Path:
-    if is_own_folder(recording):
-        return index_path(recording)
-    target = cached_index_path(recording)
-    with suppress(OSError):  # without a place the index is for this process alone
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return target
-
-
-def _scratch_file(target: Path) -> IO[bytes]:
-    try:
-        return tempfile.NamedTemporaryFile("w+b", dir=target.parent, prefix=f".{target.name}.", delete=False)
-    except OSError:
-        return tempfile.TemporaryFile("w+b")
-
-
-def _publish(out: IO[bytes], target: Path) -> None:
-    """Gives a scratch file that has a name its place; a folder that became unwritable costs only the index."""
-    if isinstance(out.name, str):
-        try:
-            Path(out.name).replace(target)
-        except OSError:
-            _drop(out)
-
-
-def _drop(out: IO[bytes]) -> None:
-    if isinstance(out.name, str):
-        Path(out.name).unlink(missing_ok=True)

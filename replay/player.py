@@ -33,6 +33,10 @@ AT_ONCE_BYTES = 512 << 10
 """A state that is larger than this in the index takes long to read, and so do the events that follow it."""
 
 
+class NotReadYet(DistmonError):
+    """The moment is not in what was read of the recording; it may be in the rest."""
+
+
 class Player:
     """Times are seconds since the recording's start. `clock` is the viewer's, in seconds."""
 
@@ -57,6 +61,8 @@ class Player:
         """Of nodes' clocks, as the state of the moment has them."""
         self._target = self._start
         self._reached = True
+        self._played_to = 0.0
+        """The latest target that was reached by playing."""
         self._playing = True
         self._last_clock = clock()
         self._speed = _within(speed)
@@ -81,6 +87,24 @@ class Player:
     @property
     def _end(self) -> float:
         return max(self._index.end, self._start)
+
+    @property
+    def reach_s(self) -> float:
+        """As far as one can seek: the end, but where the index is still being made."""
+        return max(self._index.known_to, self._played_to, self._start) - self._start
+
+    @property
+    def unread(self) -> str:
+        """In words, why it is not the end up to which one can seek; empty where it is."""
+        if self._index.known_to >= self._index.end:
+            return ""
+        share = (self._index.known_to - self._start) / (self._end - self._start)
+        read = f"{int(max(share, 0.0) * 100)}% of the recording"
+        return f"{read} was read ({self._index.trouble})" if self._index.trouble else f"{read} is read so far"
+
+    def read_on(self) -> None:
+        """Waits until more may be known of the recording. Raises DistmonError where no more will be."""
+        self._index.wait()
 
     @property
     def behind_s(self) -> float | None:
@@ -160,7 +184,7 @@ class Player:
             note_offset(self._pending, self._offsets)
             event, self._pending, self._now = self._pending, self._reader.next(), at
             yield event
-        self._reached = True
+        self._reached, self._played_to = True, max(self._played_to, self._target)
         if self._pending is None and self._target >= self._end and not self._index.grows:
             self._playing = False
 
@@ -204,11 +228,15 @@ class Player:
         for moment in found:
             if moment.text == name:
                 return max(moment.at - self._start, 0.0)
+        if self.unread:
+            raise NotReadYet(f"there is no mark {name!r} yet: {self.unread}")
         names = ", ".join(sorted({moment.text for moment in found})[:8]) or "none yet; m sets one"
         raise DistmonError(f"there is no mark {name!r} in this recording; its marks: {names}")
 
     def position_of_step(self, step: int) -> float:
         """The first moment at which rank 0 was known to have done so many steps. Raises DistmonError when it never had."""
+        if self.unread and step > (known := self._index.last_known_second.steps):
+            raise NotReadYet(f"step {step:,} is not known yet: {self.unread}, up to step {known:,}")
         second = self._index.second_before_step(step)
         steps, now = second.steps, second.at
         for event in self._session.events(Notes(), second.position):
@@ -232,18 +260,18 @@ class Player:
             self.seek(self._moment_before(self._now) - self._start)
 
     def seek(self, position_s: float) -> None:
-        """Moves to a time; `take_state` then has the state of it, after a while where states are large.
+        """Moves to a time, or as far as `reach_s`; `take_state` then has the state of it, after a while where states are large.
 
         At the end of a recording under way it plays along.
         """
-        at = self._start + min(max(position_s, 0.0), self.duration_s)
+        at = self._start + min(max(position_s, 0.0), self.reach_s)
         if self._index.grows and at >= self._end:
             self._playing = True
         self._target, self._now, self._reached, self._sought = at, at, True, None
         self._last_clock = self._clock()
         if self._going is not None:
             self._wanted = at
-        elif self._beside and self._index.size_of_state(at) > AT_ONCE_BYTES:
+        elif self._beside and (at > self._index.known_to or self._index.size_of_state(at) > AT_ONCE_BYTES):
             self._going = Beside(partial(self._fold_to, at))
         else:
             self._arrive(self._fold_to(at))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gc
+from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -12,12 +13,15 @@ from typing import NamedTuple
 import msgspec
 
 from distmon.core import fold
+from distmon.core.clocks import node_of
 from distmon.core.codec import BadEvent, UnknownKind, decode_json
 from distmon.core.errors import DistmonError
 from distmon.core.events import FORMAT_MAJOR, FORMAT_MINOR, AnyEvent, SessionStarted
 from distmon.core.state import SessionState
-from distmon.replay.lines import LINE_LIMIT, START, Damage, Position, read_lines
+from distmon.replay.lines import LINE_LIMIT, START, Damage, Position, near_the_end, read_lines
 
+LAST_LINES = 1_000
+"""Among so many at the end of a recording its last event is looked for."""
 NOTED = 1_000
 """Lines that are named at most; further ones are counted."""
 
@@ -137,6 +141,22 @@ class SessionFile:
         for event, _, _ in self.records(notes, position):
             if not isinstance(event, UnknownKind):
                 yield event
+
+    def last_time(self) -> float | None:
+        """About when the recording ends, told from its last lines alone; None where they tell nothing.
+
+        What nodes say counts only where the viewer says nothing there: their clocks may differ.
+        """
+        for position in near_the_end(self.path):
+            lines = deque(read_lines(self.path, position), maxlen=LAST_LINES)
+            ours, theirs = 0.0, 0.0
+            for line in lines:
+                with suppress(UnknownKind, BadEvent):
+                    event = decode_json(line.data or b"")
+                    ours, theirs = (ours, max(theirs, event.at)) if node_of(event) else (max(ours, event.at), theirs)
+            if ours or theirs:
+                return ours or theirs
+        return None
 
 
 def open_session(path: Path) -> SessionFile:

@@ -95,6 +95,8 @@ class DistmonApp(App[int]):
         """While another moment is shown, what happens now is not looked at before."""
         self._spacing_s = SLOW_FRAME_S if environment.get("DISTMON_SLOW_LINK", "") not in ("", "0") else 0.0
         self._more_due = False
+        self._unread = ""
+        """What the bar says that was not read of the recording."""
         self.wanted: Path | None = None
         """The recording that the user has left this session for."""
         self.wanted_beside: Path | None = None
@@ -197,14 +199,21 @@ class DistmonApp(App[int]):
             return
         fresh = self._budget.due(self.state.events)
         if fresh is None:
-            if self.player is not None and self.player.behind_s is not None:
-                self.cockpit.page_changed()  # what happens now goes on
+            if self._bar_goes_on():
+                self.cockpit.page_changed()
             return
         if fresh and self._budget.heavy:
             self._measuring = True
             self.run_worker(self._measure(fresh), name="measures")
         else:
             self._draw(fresh)
+
+    def _bar_goes_on(self) -> bool:
+        """Whether there is more on the bar though nothing happened: of what goes on unseen, or of what was read by and by."""
+        if self.player is None:
+            return False
+        unread, self._unread = self._unread, self.player.unread
+        return self.player.behind_s is not None or unread != self._unread
 
     def _draw(self, fresh: tuple[str, ...], measured: Facts | None = None) -> None:
         self._drawn_at = time.monotonic()

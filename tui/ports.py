@@ -59,6 +59,16 @@ class Player(Protocol):
     def duration_s(self) -> float: ...
 
     @property
+    def reach_s(self) -> float:
+        """As far as one can seek: `duration_s`, but where a recording was not read through yet."""
+        ...
+
+    @property
+    def unread(self) -> str:
+        """In words, why one cannot seek further; empty where all can be sought."""
+        ...
+
+    @property
     def speed(self) -> float: ...
 
     @property

@@ -65,6 +65,14 @@ class Rewind:
         return max(self._state.now - self.started_at, 0.0)
 
     @property
+    def reach_s(self) -> float:
+        return self.duration_s
+
+    @property
+    def unread(self) -> str:
+        return ""
+
+    @property
     def position_s(self) -> float:
         if self._live:
             return self.duration_s

@@ -22,11 +22,12 @@ from distmon.core.measures import steps
 from distmon.core.state import SessionState
 from distmon.core.synthetic import Script, session
 from distmon.replay import index as index_module
+from distmon.replay.build_index import build_index
 from distmon.replay.index import IndexWriter, cached_index_path, index_path
 from distmon.replay.keyframe import encode_state
 from distmon.replay.lines import START
 from distmon.replay.marks import marks_path
-from distmon.replay.open_index import build_index, open_index
+from distmon.replay.open_index import open_index
 from distmon.replay.player import Player
 from distmon.replay.recorder import Recorder
 from distmon.replay.session_file import load_state, open_session

@@ -83,10 +83,16 @@ class FakePlayer:
     behind_s: float | None = None
     busy: bool = False
     news: str = ""
+    unread: str = ""
+    pace_to: float = 56.0
     present: SessionState | None = None
     asked: list[str] = field(default_factory=list)
     named: dict[float, Moment] = field(default_factory=dict)
     _sought: SessionState | None = None
+
+    @property
+    def reach_s(self) -> float:
+        return self.duration_s / 2 if self.unread else self.duration_s
 
     @property
     def started_at(self) -> float:
@@ -101,7 +107,7 @@ class FakePlayer:
     @property
     def pace(self) -> tuple[float, Sequence[PacePoint]]:
         """A step of 0.1 s; in the second half p95 is three times that."""
-        return 2.0, [PacePoint(self.started_at + i, 0.1, 0.1 if i < 30 else 0.3) for i in range(4, 56, 2)]
+        return 2.0, [PacePoint(self.started_at + i, 0.1, 0.1 if i < 30 else 0.3) for i in range(4, 56, 2) if i < self.pace_to]
 
     def poll(self) -> Iterator[AnyEvent]:
         return iter(())

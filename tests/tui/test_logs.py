@@ -163,17 +163,42 @@ async def test_a_reader_goes_down_from_what_was_dropped_through_all_that_is_kept
         assert len(lines.update(log, view.reads_from)) == 30
 
 
-async def test_a_line_that_only_the_recording_still_has_is_found(
-    open_app: OpenApp, settle: Settle, text_grid: Grid, tmp_path: Path
-) -> None:
-    with Recorder(tmp_path / "s.jsonl") as recorder:
+def player_of_needle(path: Path, where: int) -> Player:
+    """Half a minute of output with one needle, in this second."""
+    with Recorder(path) as recorder:
         recorder.write(ev.SessionStarted(at=1000.0, session_id="s", distmon_version="0"))
         for second in range(30):
             lines = [f"line {second} {i}" for i in range(400)]
-            lines[7] = "the Needle" if second == 3 else lines[7]
+            lines[7] = "the Needle" if second == where else lines[7]
             recorder.write(ev.OutputWritten(at=1001.0 + second, rank=0, host="h", local_rank=0, output="stdout", lines=lines))
             recorder.write(ev.Ticked(at=1001.5 + second))
-    player = Player(open_session(tmp_path / "s.jsonl"), clock=lambda: 0.0)
+    return Player(open_session(path), clock=lambda: 0.0)
+
+
+async def test_a_line_of_what_cannot_be_sought_yet_is_told_of(
+    open_app: OpenApp, settle: Settle, text_grid: Grid, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    player = player_of_needle(tmp_path / "s.jsonl", 20)
+    monkeypatch.setattr(Player, "reach_s", 15.0)
+    monkeypatch.setattr(Player, "unread", "48% of the recording is read so far")
+    async with open_app(player=player) as (app, pilot, _):
+        app.cockpit.go("logs")
+        app.frame()
+        await settle(pilot)
+        app.cockpit.page.set_filter("needle")
+        await pilot.press("right_parenthesis")
+        await app.workers.wait_for_complete()
+        await settle(pilot)
+        shown = text_grid(app)[-1]
+        assert "there is one at 00:17:01, but 48% of the recording is read so far" in shown
+        assert player.position_s == 0.0
+    player.close()
+
+
+async def test_a_line_that_only_the_recording_still_has_is_found(
+    open_app: OpenApp, settle: Settle, text_grid: Grid, tmp_path: Path
+) -> None:
+    player = player_of_needle(tmp_path / "s.jsonl", 3)
     player.pause()
     player.seek(29.0)
     async with open_app(player=player) as (app, pilot, _):

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import ast
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from textual.pilot import Pilot
 
+from distmon.core.codec import encode_json
 from distmon.core.errors import DistmonError
 from distmon.core.events import AnyEvent, Ticked
 from distmon.core.moments import Moment
 from distmon.core.synthetic import Script, session
+from distmon.replay.open_index import open_index
+from distmon.replay.player import Player
+from distmon.replay.session_file import open_session
+from distmon.tui.app import DistmonApp
+from tests.held_maker import HeldMaker
 
 if TYPE_CHECKING:
     from tests.tui.conftest import FakePlayer, Grid, OpenApp
 
 EVENTS: list[AnyEvent] = list(session(Script(ranks=2, nodes=1, seconds=60)))
 TUI = Path(__file__).parent.parent.parent / "tui"
+LIMIT_S = 60.0
 
 KEYS = [
     ("space", "pause"), ("plus", "speed 2"), ("minus", "speed 0.5"), ("full_stop", "step 1"), ("comma", "step -1"),
@@ -88,6 +98,72 @@ async def test_the_track_is_a_map_of_the_step_times(
         assert "no event after this" in text_grid(app)[-1]
         await pilot.press("N")
         assert app.cockpit.bar._player.position_s == 15.0
+
+
+async def test_what_is_not_read_yet_is_told_from_what_is_empty_and_where_one_cannot_go_is_said(
+    open_app: OpenApp, fake_player: type[FakePlayer], text_grid: Grid
+) -> None:
+    player = fake_player(EVENTS, unread="50% of the recording is read so far")
+    async with open_app(EVENTS, size=(120, 30), player=player) as (app, pilot, _):
+        player.pace_to = 20.0
+        app.cockpit.redraw()
+        row = text_grid(app)[-2]
+        assert app.cockpit.bar is not None
+        first, length = app.cockpit.bar._track
+        track = row[first : first + length]
+        assert set(track[length // 2 + 1 :]) == {"…", "✖"} and "…" not in track[: length // 2]
+        assert "─" in track[length // 3 + 2 : length // 2] and " 1:00 50% read " in row
+        await pilot.press("end")
+        assert "50% of the recording is read so far; this is as far as it goes" in text_grid(app)[-1]
+        await pilot.press("home", "n", "n", "n")
+        assert "no event after this; 50% of the recording is read so far" in text_grid(app)[-1]
+        await pilot.press("right")
+        assert "as far as it goes" in text_grid(app)[-1]
+        await pilot.press("home", "right")
+        assert "as far as it goes" not in text_grid(app)[-1]
+
+
+async def test_a_recording_that_is_read_meanwhile_fills_the_bar_though_nothing_else_happens(
+    open_app: OpenApp, fake_player: type[FakePlayer], text_grid: Grid
+) -> None:
+    player = fake_player(EVENTS, unread="50% of the recording is read so far")
+    async with open_app(EVENTS, size=(120, 30), player=player) as (app, pilot, _):
+        assert "50% read" in text_grid(app)[-2] and "…" in text_grid(app)[-2]
+        player.unread = ""
+        await until(pilot, lambda: "read" not in text_grid(app)[-2])
+        assert "…" not in text_grid(app)[-2]
+
+
+async def test_a_recording_without_an_index_is_on_the_screen_before_there_is_any_of_it(
+    open_app: OpenApp, text_grid: Grid, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, now = tmp_path / "s.jsonl", 0.0
+    path.write_bytes(b"".join(encode_json(event) + b"\n" for event in EVENTS))
+    maker = HeldMaker(tmp_path, 0.0, monkeypatch)
+    index = open_index(open_session(path), at_once=True)
+    player = Player(open_session(path), clock=lambda: now, index=index)
+    async with open_app(source=player, player=player, size=(120, 30)) as (app, pilot, _):
+        now = 20.0
+        await until(pilot, lambda: "0:20" in text_grid(app)[0])
+        assert "0:20" in text_grid(app)[-2] and "% read" in text_grid(app)[-2] and "…" in text_grid(app)[-2]
+        await pilot.press("space", "end")
+        assert "0% of the recording is read so far; this is as far as it goes" in text_grid(app)[-1]
+        maker.let_go()
+        await until(pilot, lambda: "% read" not in text_grid(app)[-2])
+        assert "▂" in text_grid(app)[-2] and "…" not in text_grid(app)[-2]
+        await pilot.press("end")
+        await until(pilot, lambda: app.state.complete)
+    player.close()
+
+
+async def until(pilot: Pilot[int], holds: Callable[[], bool]) -> None:
+    """Frame after frame; fails after LIMIT_S."""
+    app, deadline = pilot.app, time.monotonic() + LIMIT_S
+    assert isinstance(app, DistmonApp)
+    while not holds():
+        assert time.monotonic() < deadline
+        app.frame()
+        await pilot.pause()
 
 
 async def test_the_footer_of_a_recording_has_the_keys_to_play_it(

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from distmon.core.codec import encode_json
+from distmon.core.synthetic import Script, session
 from distmon.tui.splash import said
 
 PROGRAM = (str(Path(__file__).with_name("pty_app.py")),)
@@ -217,6 +219,20 @@ def test_before_the_app_is_loaded_the_terminal_says_what_is_opened(start: Callab
     os.write(terminal.master, b"q")
     assert os.waitstatus_to_exitcode(terminal.wait()) == 0
     assert_restored(terminal)
+
+
+def test_a_recording_without_an_index_is_read_as_far_as_the_moment_that_it_opens_at(
+    start: Callable[..., Terminal], tmp_path: Path
+) -> None:
+    path = tmp_path / "s.jsonl"
+    path.write_bytes(b"".join(encode_json(event) + b"\n" for event in session(Script(ranks=4, nodes=2, seconds=200))))
+    terminal = start("replay", str(path), "--at", "step:500", program=DISTMON)
+    terminal.read_until(lambda output: "‖ paused".encode() in output)
+    assert b"reading the recording for the first time:" in terminal.output
+    os.write(terminal.master, b"q")
+    assert os.waitstatus_to_exitcode(terminal.wait()) == 0
+    assert_restored(terminal)
+    assert {file.name for file in tmp_path.iterdir()} <= {"s.jsonl", "s.jsonl.idx"}
 
 
 @pytest.mark.parametrize(

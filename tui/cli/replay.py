@@ -16,7 +16,7 @@ from distmon.core.errors import DistmonError, UsageError
 from distmon.core.fold import apply
 from distmon.core.state import SessionState
 from distmon.replay.open_index import open_index
-from distmon.replay.player import FASTEST, SLOWEST, Player
+from distmon.replay.player import FASTEST, SLOWEST, NotReadYet, Player
 from distmon.replay.recorder import is_being_written
 from distmon.replay.report.mask import plain
 from distmon.replay.session_file import Notes, SessionFile, open_session
@@ -94,26 +94,46 @@ def opening(beside: Path | None) -> tuple[str, Path] | None:
 def _play(session: SessionFile, speed: float, start: float, at: str | None, beside: Path | None) -> Left:
     from distmon.tui.app import DistmonApp
 
-    first = opening(beside)
-    player = Player(session, speed=speed, index=open_index(session, _progress_on(sys.stderr.write)))
-    if player.notes:
+    first, progress = opening(beside), _progress_on(sys.stderr.write)
+    player = Player(session, speed=speed, index=open_index(session, progress, at_once=True))
+    known = player.notes
+    if known:
         splash.take_down()
-    _warn(session, player.notes)
+    _warn(session, known)
     try:
         if at is not None:
             player.pause()
-            start = moment_named(at)(player)
+            start = _found(player, moment_named(at), progress)
         if math.inf > start > player.duration_s:
             raise DistmonError(
                 f"{session.path} lasts {duration(player.duration_s)}: give a time within that, or a date and time with --at"
             )
+        while player.reach_s < min(start, player.duration_s):
+            _read_on(player, progress)
         if start > 0:
             player.seek(start)
         follow = partial(_follow, session.path, player) if player.behind_s is not None else None
         app = DistmonApp(player, player, opening=first, follow=follow)
-        return left(app, run_app(app))
+        code = run_app(app)
+        if player.notes != known:
+            _warn(session, player.notes)
+        return left(app, code)
     finally:
         player.close()
+
+
+def _found(player: Player, find: Callable[[Player], float], progress: Callable[[float], None]) -> float:
+    """Reads a recording that has no index yet as far as the moment asks for."""
+    while True:
+        try:
+            return find(player)
+        except NotReadYet:
+            _read_on(player, progress)
+
+
+def _read_on(player: Player, progress: Callable[[float], None]) -> None:
+    player.read_on()
+    progress(player.reach_s / player.duration_s if player.unread else 1.0)
 
 
 def _follow(path: Path, player: Player) -> Path | None:

@@ -252,8 +252,12 @@ class Logs(LinesPage):
         if event.line is None:
             self.frame.say("no such line in the rest of the recording")
             return
+        position_s = max(event.line.at - player.started_at, 0.0)
+        if position_s > player.reach_s:
+            self.frame.say(f"there is one at {clock(event.line.at)}, but {player.unread}")
+            return
         player.pause()
-        player.seek(max(event.line.at - player.started_at, 0.0) + ROUNDING_S)
+        player.seek(position_s + ROUNDING_S)
         self.frame.say(f"at {clock(event.line.at)}, where the line was written")
 
     def on_unmount(self) -> None:

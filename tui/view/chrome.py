@@ -12,9 +12,9 @@ from distmon.tui.screens.registry import TABS, ScreenEntry
 from distmon.tui.theme import Palette
 from distmon.tui.view import logs, node_table, ranks
 from distmon.tui.view.filters import LANGUAGE
-from distmon.tui.view.minimap import HIGHEST_LEVEL, TICK_WORDS, TICKS, USUAL_LEVEL
+from distmon.tui.view.minimap import HIGHEST_LEVEL, TICK_WORDS, TICKS, UNREAD, USUAL_LEVEL
 from distmon.tui.view.wrap import wrapped
-from distmon.tui.widgets.line import Line, cells, spread
+from distmon.tui.widgets.line import Line, cells, cut, spread
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def footer_items(commands: list[Command], panels: int, room: int) -> list[Footer
 def footer(commands: list[Command], panels: int, note: str, palette: Palette, width: int) -> list[Line]:
     """The commands that fit beside a note of what just happened."""
     style = palette.style
-    right = Line([(clean(note) + " ", style("warn", bold=True))]) if note else Line()
+    right = cut(Line([(clean(note) + " ", style("warn", bold=True))]), width - 1) if note else Line()
     line = Line()
     for item in footer_items(commands, panels, width - right.width):
         line.pad(item.left, style("text")).add(item.key, style("key")).add(f" {item.label}", style("muted"))
@@ -116,7 +116,7 @@ def help_lines(
     for rows, names in (("ranks", ranks.FIELDS), ("nodes", node_table.FIELDS), ("lines", logs.FIELDS), *fields.items()):
         lines += wrapped(f"fields of {rows}: {' '.join(names)}", width - 2, style("text"), "  ")
     legend = "● good  ◐ starting  ○ idle  ▲ look here  ✖ dead or failed  ✔ ended  – not measured: Enter says why"
-    bar = f"{SPARKS[USUAL_LEVEL]} a usual step  {SPARKS[HIGHEST_LEVEL]} three times as long"
+    bar = f"{SPARKS[USUAL_LEVEL]} a usual step  {SPARKS[HIGHEST_LEVEL]} three times as long  {UNREAD} not read yet"
     bar += "".join(f"  {glyph} {TICK_WORDS[kind]}" for kind, glyph in TICKS.items())
     for title, signs in (("Signs", legend), ("Signs of the replay bar", bar)):
         lines += [Line(), Line([(title, style("accent", bold=True))])]

@@ -15,7 +15,7 @@ USUAL_LEVEL, HIGHEST_LEVEL = 2, 6
 """Of SPARKS: where a p95 as long as the session's median step stands, and the row's top, three times as long."""
 UNEVEN = 1.5
 """A cell whose p95 is so many times its p50 is drawn as a warning: its height stands out as well."""
-EMPTY = "─"
+EMPTY, UNREAD = "─", "…"
 CROWDED = 6
 """Checkpoints have no ticks when they would take more than one cell in so many: they would hide the step times."""
 

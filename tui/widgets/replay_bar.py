@@ -14,7 +14,7 @@ from distmon.core.errors import DistmonError
 from distmon.tui.format import clean, duration, milliseconds
 from distmon.tui.moment import moment_named
 from distmon.tui.ports import Player
-from distmon.tui.view.minimap import EMPTY, cell_of, pace_at, pace_cells, tick_cells, with_ticks
+from distmon.tui.view.minimap import EMPTY, UNREAD, cell_of, pace_at, pace_cells, tick_cells, with_ticks
 from distmon.tui.widgets.canvas import Canvas
 from distmon.tui.widgets.line import Line
 
@@ -64,6 +64,8 @@ class ReplayBar(Canvas):
         position = duration(player.position_s)
         line.add(position.rjust(len(duration(total))), style("text", bold=True)).add(" ", style("text"))
         end = Line([(f" {duration(total)} ", style("muted"))])
+        if player.unread:
+            end.add(f"{int(100 * player.reach_s / total)}% read " if total else "", style("muted"))
         if width >= FIGURES_WIDTH:
             end.extend(self._figures())
         length = max(width - line.width - end.width, 1)
@@ -84,9 +86,10 @@ class ReplayBar(Canvas):
         width_s, points = player.pace
         found = pace_cells(points, width_s, start, total, length)
         ticks = tick_cells(player.moments, start, total, length)
+        read_to = cell_of(player.reach_s, total, length)
         cells = []
         for x, pace in enumerate(found):
-            glyph, role = ticks.get(x) or pace or (EMPTY, "border")
+            glyph, role = ticks.get(x) or pace or (EMPTY if x <= read_to else UNREAD, "border")
             if x > here and x not in ticks and role != "warn":
                 role = "border" if pace is None else "muted"
             cells.append((glyph, style(role)))
@@ -123,14 +126,16 @@ class ReplayBar(Canvas):
 
     def action_next_event(self, count: int) -> None:
         """To the next (1) or the last (-1) moment that has a tick."""
-        here, start = self._player.position_s, self._player.started_at
-        moments = with_ticks(self._player.moments, start, self._player.duration_s, self._track[1])
+        player = self._player
+        here, start = player.position_s, player.started_at
+        moments = with_ticks(player.moments, start, player.duration_s, self._track[1])
         if count > 0:
             moment = next((found for found in moments if found.at - start > here), None)
         else:
             moment = next((found for found in reversed(moments) if found.at - start < here), None)
         if moment is None:
-            self.post_message(self.Said("no event after this" if count > 0 else "no event before this"))
+            none = "no event after this" if count > 0 else "no event before this"
+            self.post_message(self.Said(f"{none}; {player.unread}" if player.unread else none))
             return
         self._seek(moment.at - start)
         self.post_message(self.Said(f"mark: {clean(moment.text)}" if moment.kind == "mark" else clean(moment.text)))
@@ -168,7 +173,10 @@ class ReplayBar(Canvas):
         self._seek(self._player.duration_s)
 
     def _seek(self, position: float) -> None:
-        self._player.seek(min(max(position, 0.0), self._player.duration_s))
+        position = min(max(position, 0.0), self._player.duration_s)
+        if position > self._player.reach_s:
+            self.post_message(self.Said(f"{self._player.unread}; this is as far as it goes"))
+        self._player.seek(position)
         self.redraw()
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
