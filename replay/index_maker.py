@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from distmon.core.errors import DistmonError, told
+from distmon.core.errors import DistmonError
 from distmon.replay.build_index import drop, place_for_index, publish, scratch_file, write_index
 from distmon.replay.index import Index
 from distmon.replay.session_file import SessionFile, open_session
@@ -99,9 +99,12 @@ def main(path: str, scratch: str) -> None:
             sys.exit()
 
     try:
-        write_index(open_session(Path(path)), sys.stdout.buffer, go_on, shown=True)
-    except (DistmonError, OSError) as error:
-        sys.exit(told(error) if isinstance(error, OSError) else str(error))
+        with os.fdopen(sys.stdout.fileno(), "wb", closefd=False) as out:
+            write_index(open_session(Path(path)), out, go_on, shown=True)
+    except DistmonError as error:
+        sys.exit(str(error))
+    except OSError as error:
+        sys.exit(error.strerror or str(error))
 
 
 if __name__ == "__main__":
