@@ -364,6 +364,18 @@ static int counts_of_process(const char *at, const char *end, int64_t counts[3])
     return 1;
 }
 
+/* Of /proc/PID/schedstat: nanoseconds waited for a core; -1 where it does not say, as where it has no time on one. */
+static long long run_queue_wait(int descriptor) {
+    char text[128];
+    ssize_t size = descriptor < 0 ? -1 : pread(descriptor, text, sizeof text, 0);
+    if (size <= 0 || size == (ssize_t)sizeof text)
+        return -1;
+    const char *at = text, *end = text + size;
+    int64_t ran = number_at(&at, end);
+    at = skip_spaces(at, end);
+    return ran > 0 ? number_at(&at, end) : -1;
+}
+
 /* As Python rounds: to the nearest of two decimals in exact arithmetic. */
 static PyObject *rounded(double number) {
     char *text = PyOS_double_to_string(number, 'f', 2, 0, NULL);
@@ -374,10 +386,10 @@ static PyObject *rounded(double number) {
     return PyErr_Occurred() ? NULL : PyFloat_FromDouble(number);
 }
 
-/* Of (descriptor, pid, rank, ticks, ns) of each process, the last two as they were at its last reading: the reading and the ticks now;
-   None for one that has to be read by itself. */
+/* Of (descriptor, pid, rank, ticks, ns, descriptor of its waits, wait) of each process, the numbers as they were at its last reading:
+   the reading, the ticks and the wait now; None for one that has to be read by itself. */
 static PyObject *process_readings(PyObject *module, PyObject *args) {
-    static const char *const names[] = {"pid", "rank", "cpu_percent", "memory_bytes", "threads"};
+    static const char *const names[] = {"pid", "rank", "cpu_percent", "memory_bytes", "threads", "run_queue_wait_percent"};
     PyObject *kind, *processes, *found = NULL, *nothing = PyTuple_New(0);
     long long now_ns, ticks_per_s, page_bytes;
     char text[4096];
@@ -388,27 +400,32 @@ static PyObject *process_readings(PyObject *module, PyObject *args) {
     Py_ssize_t count = PyList_Size(processes);
     found = PyList_New(count);
     for (Py_ssize_t i = 0; found != NULL && i < count; i++) {
-        int descriptor;
+        int descriptor, waits;
         PyObject *pid, *rank, *item = NULL;
-        long long ticks_before, before_ns;
+        long long ticks_before, before_ns, waited_before;
         int64_t counts[3];
-        if (!PyArg_ParseTuple(PyList_GetItem(processes, i), "iOOLL", &descriptor, &pid, &rank, &ticks_before, &before_ns)) {
+        if (!PyArg_ParseTuple(PyList_GetItem(processes, i), "iOOLLiL", &descriptor, &pid, &rank, &ticks_before, &before_ns, &waits,
+                              &waited_before)) {
             Py_CLEAR(found);
             break;
         }
         ssize_t size = descriptor < 0 ? -1 : pread(descriptor, text, sizeof text, 0);
         /* What fills it may go on. */
         if (size > 0 && size < (ssize_t)sizeof text && now_ns > before_ns && counts_of_process(text, text + size, counts)) {
-            double percent = 100e9 * (double)(counts[0] - ticks_before) / (double)ticks_per_s / (double)(now_ns - before_ns);
+            long long elapsed_ns = now_ns - before_ns, waited = run_queue_wait(waits), wait_ns = waited - waited_before;
+            double percent = 100e9 * (double)(counts[0] - ticks_before) / (double)ticks_per_s / (double)elapsed_ns;
+            wait_ns = wait_ns < 0 ? 0 : wait_ns > elapsed_ns ? elapsed_ns : wait_ns;
             PyObject *values[] = {
                 Py_NewRef(pid),
                 Py_NewRef(rank),
                 rounded(percent > 0.0 ? percent : 0.0),
                 PyLong_FromLongLong((long long)counts[2] * page_bytes),
                 PyLong_FromLongLong((long long)counts[1]),
+                waited < 0 || waited_before < 0 ? Py_NewRef(Py_None)
+                                                : PyFloat_FromDouble((double)((1000 * wait_ns + elapsed_ns / 2) / elapsed_ns) / 10),
             };
-            PyObject *made = make(kind, nothing, names, values, 5);
-            item = made == NULL ? NULL : Py_BuildValue("(NL)", made, (long long)counts[0]);
+            PyObject *made = make(kind, nothing, names, values, 6);
+            item = made == NULL ? NULL : Py_BuildValue("(NLL)", made, (long long)counts[0], waited);
         }
         if (PyErr_Occurred() || PyList_SetItem(found, i, item == NULL ? Py_NewRef(Py_None) : item) < 0)
             Py_CLEAR(found);

@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 from distmon.core.step_table import COLUMNS, MOST_STEPS, StepTable
 
 FORMAT_MAJOR = 1
-FORMAT_MINOR = 4
+FORMAT_MINOR = 5
 
 
 Moment = Annotated[float, Meta(ge=0, le=1e11)]
@@ -628,6 +628,8 @@ class ProcessReading(Part, frozen=True, kw_only=True):
     cpu_percent: PercentOfCore | None
     memory_bytes: int | None
     threads: int | None = None
+    run_queue_wait_percent: Percent | None = None
+    """Of the time: its main thread was ready to run and had no core. 100 at most, also where a longer wait ended just now."""
 
 
 class NodeSampled(Event, frozen=True, kw_only=True):

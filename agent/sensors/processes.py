@@ -1,4 +1,7 @@
-"""CPU, memory and threads of the ranks' own processes, from /proc/PID/stat held open: a pid used again is never mistaken."""
+"""CPU, memory and threads of the ranks' own processes, and how long they wait for a core, from files of /proc/PID held open.
+
+So a pid used again is never mistaken. /proc/PID/schedstat is of the main thread alone, the one that trains.
+"""
 
 from __future__ import annotations
 
@@ -10,29 +13,48 @@ from distmon.core.events import ProcessReading
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-_UNREAD = (-1, 0, None, 0, 0)
+_UNREAD = (-1, 0, None, 0, 0, -1, -1)
 
 
 class _Process:
     def __init__(self, roots: Roots, pid: int) -> None:
         self.pid = pid
         self.file = KernelFile(roots.proc / str(pid) / "stat")
+        self.queue = KernelFile(roots.proc / str(pid) / "schedstat")
         self.rank: int | None = None
         self.last_ticks: int | None = None
+        self.last_wait_ns = -1
+        """Waited for a core since the process began; -1 where that was not read."""
         self.last_ns = 0
 
     def read(self, now_ns: int) -> ProcessReading:
         ticks, threads, pages = counts_of(self.file.read())
-        last_ticks, elapsed_ns = self.last_ticks, now_ns - self.last_ns
-        self.last_ticks, self.last_ns = ticks, now_ns
+        wait_ns = self._wait_ns()
+        last_ticks, last_wait_ns, elapsed_ns = self.last_ticks, self.last_wait_ns, now_ns - self.last_ns
+        self.last_ticks, self.last_wait_ns, self.last_ns = ticks, wait_ns, now_ns
         percent = None if last_ticks is None or elapsed_ns <= 0 else 100e9 * (ticks - last_ticks) / _TICKS_PER_S / elapsed_ns
+        waited = None
+        if wait_ns >= 0 and last_wait_ns >= 0 and elapsed_ns > 0:
+            waited = (1000 * min(max(wait_ns - last_wait_ns, 0), elapsed_ns) + elapsed_ns // 2) // elapsed_ns / 10
         return ProcessReading(
             pid=self.pid,
             rank=self.rank,
             cpu_percent=None if percent is None else round(max(0.0, percent), 2),
             memory_bytes=pages * _PAGE_BYTES,
             threads=threads,
+            run_queue_wait_percent=waited,
         )
+
+    def close(self) -> None:
+        self.file.close()
+        self.queue.close()
+
+    def _wait_ns(self) -> int:
+        """-1 where the kernel does not count it."""
+        try:
+            return wait_in(self.queue.read())
+        except (OSError, ValueError):
+            return -1
 
 
 class ProcessSensor:
@@ -56,7 +78,7 @@ class ProcessSensor:
     def forget(self, pid: int) -> None:
         process = self._processes.pop(pid, None)
         if process is not None:
-            process.file.close()
+            process.close()
 
     def first_pid(self) -> int | None:
         """Of the lowest rank on this node; None while no rank is known."""
@@ -69,7 +91,7 @@ class ProcessSensor:
         processes = list(self._processes.values())
         for process, found in zip(processes, _read_at_once(processes, now_ns), strict=True):
             if found is not None:
-                reading, process.last_ticks = found
+                reading, process.last_ticks, process.last_wait_ns = found
                 process.last_ns = now_ns
                 readings.append(reading)
                 continue
@@ -86,11 +108,16 @@ class ProcessSensor:
         self._processes = {process.pid: process for process in order}
 
 
-def _read_at_once(processes: list[_Process], now_ns: int) -> list[tuple[ProcessReading, int] | None]:
-    """Of each in machine code the reading and its clock ticks; None for one that has to be read by itself, as the first time."""
+def _read_at_once(processes: list[_Process], now_ns: int) -> list[tuple[ProcessReading, int, int] | None]:
+    """Of each in machine code the reading, its clock ticks and its wait in ns; None for one that has to be read by itself, as the
+    first time.
+    """
     if native is None:
         return [None] * len(processes)
-    rows = [(p.file.fd, p.pid, p.rank, p.last_ticks, p.last_ns) if p.last_ticks is not None else _UNREAD for p in processes]
+    rows = [
+        (p.file.fd, p.pid, p.rank, p.last_ticks, p.last_ns, p.queue.fd, p.last_wait_ns) if p.last_ticks is not None else _UNREAD
+        for p in processes
+    ]
     return native.process_readings(ProcessReading, rows, now_ns, _TICKS_PER_S, _PAGE_BYTES)
 
 
@@ -101,3 +128,11 @@ def counts_of(line: bytes) -> tuple[int, int, int]:
     if len(columns) < 22:
         raise ValueError("a short line in /proc/PID/stat")
     return int(columns[11]) + int(columns[12]), int(columns[17]), int(columns[21])
+
+
+def wait_in(line: bytes) -> int:
+    """Nanoseconds waited for a core, of a line of /proc/PID/schedstat; -1 where it has no time on one: the kernel does not count
+    then. Raises ValueError.
+    """
+    ran, waited = line.split(None, 2)[:2]
+    return int(waited) if int(ran) else -1

@@ -120,16 +120,20 @@ def test_a_process_with_any_name(tmp_path: Path, name: str) -> None:
     line = f"77 ({name}) {' '.join(columns)}{TAIL}\n".encode("latin-1")
     (tmp_path / "77").mkdir()
     (tmp_path / "77/stat").write_bytes(line)
+    (tmp_path / "77/schedstat").write_bytes(b"5000 900000000 12\n")
     assert processes.counts_of(line) == (78, 12, 345)
     sensor = ProcessSensor(Roots(proc=tmp_path))
     sensor.watch(77, 0)
     first, second = (sensor.read(now_ns).values["processes"] for now_ns in (10**9, 2 * 10**9))
     assert native is not None
     (process,) = sensor._processes.values()
-    rows = [(process.file.fd, 77, 3, 71, 10**9), (-1, 0, None, 0, 0)]
-    reading = ProcessReading(pid=77, rank=3, cpu_percent=28.0, memory_bytes=345 * 4096, threads=12)
-    assert native.process_readings(ProcessReading, rows, 10**9 + 250_000_000, 100, 4096) == [(reading, 78), None]
+    rows = [(process.file.fd, 77, 3, 71, 10**9, process.queue.fd, 850_000_000), (-1, 0, None, 0, 0, -1, -1)]
+    reading = ProcessReading(
+        pid=77, rank=3, cpu_percent=28.0, memory_bytes=345 * 4096, threads=12, run_queue_wait_percent=20.0
+    )
+    assert native.process_readings(ProcessReading, rows, 10**9 + 250_000_000, 100, 4096) == [(reading, 78, 900_000_000), None]
     assert (first[0].threads, second[0].threads, second[0].cpu_percent) == (12, 12, 0.0)
+    assert (first[0].run_queue_wait_percent, second[0].run_queue_wait_percent) == (None, 0.0)
 
 
 @given(st.binary(max_size=60), st.integers(0, 300))
@@ -141,12 +145,12 @@ def test_what_is_no_line_of_a_process_is_left_to_python(junk: bytes, at: int) ->
     try:
         os.write(fd, good)
         os.pwrite(fd, junk, at)
-        (found,) = native.process_readings(ProcessReading, [(fd, 77, None, 78, 1)], 2, 100, 1)
+        (found,) = native.process_readings(ProcessReading, [(fd, 77, None, 78, 1, -1, -1)], 2, 100, 1)
         text = os.pread(fd, 4096, 0)
     finally:
         os.close(fd)
     if found is not None:
-        reading, ticks = found
+        reading, ticks, _ = found
         assert (ticks, reading.threads, reading.memory_bytes) == processes.counts_of(text)
 
 
@@ -165,6 +169,35 @@ def test_the_use_of_a_process_is_to_the_last_bit_as_python_rounds_it(before: int
         assert process.read(5 + elapsed_ns) == reading
     finally:
         os.close(fd)
+
+
+@given(
+    st.one_of(
+        st.builds("{} {} 7\n".format, st.integers(0, 3), st.integers(-1, 10**12)),
+        st.sampled_from(["", "\n", "0 0 0\n", "12", "12 ", "x 5 1\n", "12 x 1\n"]),
+    ),
+    st.integers(-1, 10**12),
+    st.integers(1, 10**11),
+)
+@settings(max_examples=60)
+def test_the_wait_for_a_core_is_as_python_reads_it(text: str, before: int, elapsed_ns: int) -> None:
+    stat, schedstat = os.memfd_create("stat"), os.memfd_create("schedstat")
+    try:
+        os.write(stat, f"77 (x) S {'1 ' * 10}5 0 0 0 20 0 12 0 99 10 345 0 0\n".encode())
+        os.write(schedstat, text.encode())
+        sensor = ProcessSensor(Roots())
+        sensor.watch(77, 0)
+        (process,) = sensor._processes.values()
+        process.file.fd, process.queue.fd = stat, schedstat
+        process.last_ticks, process.last_wait_ns, process.last_ns = 5, before, 5
+        (reading,) = sensor.read(5 + elapsed_ns).values["processes"]
+        wait_ns = process.last_wait_ns
+        process.last_ticks, process.last_wait_ns, process.last_ns = 5, before, 5
+        assert (process.read(5 + elapsed_ns), process.last_wait_ns) == (reading, wait_ns)
+        assert reading.run_queue_wait_percent is None or 0 <= reading.run_queue_wait_percent <= 100
+    finally:
+        os.close(stat)
+        os.close(schedstat)
 
 
 _PAIRS = st.tuples(st.integers(0, 10**7), st.sampled_from([0, 7, 10**18 - 1, 10**18, 10**25]))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +16,7 @@ from hypothesis import strategies as st
 from distmon.agent.identity import available_cores
 from distmon.agent.sampler import Sampler
 from distmon.agent.sensors import Source
-from distmon.agent.sensors.base import Reading, Roots, Sensor, why
+from distmon.agent.sensors.base import REAL_ROOTS, Reading, Roots, Sensor, why
 from distmon.agent.sensors.cpu import CpuSensor, parse
 from distmon.agent.sensors.disks import DiskSensor
 from distmon.agent.sensors.load import LoadSensor
@@ -278,6 +281,42 @@ def test_a_rank_s_process_whatever_its_name(roots: Roots) -> None:
     assert (reading.pid, reading.rank, reading.threads) == (77, 3, 9)
     assert reading.cpu_percent == pytest.approx(100 * 100 / os.sysconf("SC_CLK_TCK") / 2)
     assert reading.memory_bytes == 100 * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_how_long_a_rank_waits_for_a_core(roots: Roots) -> None:
+    """A kernel that does not count it says 0 of all, or has no such file."""
+    sensor = ProcessSensor(roots)
+    for pid, ran, waited in ((77, 10**9, 10**9), (78, 0, 0)):
+        sensor.watch(pid, rank=pid)
+        write(roots.proc / f"{pid}/stat", process_stat(0, 0))
+        write(roots.proc / f"{pid}/schedstat", f"{ran} {waited} 5")
+    sensor.watch(79, rank=79)
+    write(roots.proc / "79/stat", process_stat(0, 0))
+    assert [process.run_queue_wait_percent for process in sensor.read(0).values["processes"]] == [None] * 3
+    write(roots.proc / "77/schedstat", f"{2 * 10**9} {int(1.5 * 10**9)} 9")
+    assert [process.run_queue_wait_percent for process in sensor.read(2 * SECOND).values["processes"]] == [25.0, None, None]
+
+
+def test_a_rank_that_shares_its_core_waits_for_it() -> None:
+    """This machine's kernel: two processes that only spin on one core have it in turns."""
+    core = min(os.sched_getaffinity(0))
+    spin = f"import os; os.sched_setaffinity(0, {{{core}}})\nwhile True: pass"
+    spinners = [subprocess.Popen([sys.executable, "-S", "-c", spin]) for _ in range(2)]
+    sensor = ProcessSensor(REAL_ROOTS)
+    try:
+        for rank, spinner in enumerate(spinners):
+            sensor.watch(spinner.pid, rank)
+        begun = time.monotonic_ns()
+        sensor.read(begun)
+        deadline, waits = begun + 20 * SECOND, [0.0]
+        while time.monotonic_ns() < deadline and min(waits) < 20:
+            time.sleep(0.5)
+            waits = [process.run_queue_wait_percent or 0.0 for process in sensor.read(time.monotonic_ns()).values["processes"]]
+        assert min(waits) >= 20
+    finally:
+        for spinner in spinners:
+            spinner.kill()
+            spinner.wait()
 
 
 def test_a_process_that_is_gone_is_dropped(roots: Roots) -> None:

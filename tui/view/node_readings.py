@@ -74,7 +74,9 @@ def _fields(sample: NodeSampled) -> dict[str, list[tuple[str, str]]]:
         "processes": [
             (
                 f"rank {MISSING if process.rank is None else process.rank}",
-                f"pid {process.pid}  cpu {percent(process.cpu_percent).strip()}  memory {size(process.memory_bytes)}",
+                f"pid {process.pid}  cpu {percent(process.cpu_percent).strip()}"
+                + (f"  without a core {percent(wait).strip()}" if (wait := process.run_queue_wait_percent) is not None else "")
+                + f"  memory {size(process.memory_bytes)}",
             )
             for process in sample.processes
         ],
