@@ -28,22 +28,31 @@ from distmon.core.stragglers import LEAST_LATENESS
 
 BUSY_PERCENT = Thresholds(on=95.0, off=90.0)
 LOAD_PER_CORE = Thresholds(on=1.5, off=1.3)
+RUN_QUEUE_PERCENT = Thresholds(on=20.0, off=14.0)
+"""Of the time, over QUEUED_S: the rank that waits longest is ready to run and has no core."""
+MOST_QUEUED_PERCENT = 40.0
+"""One reading counts for no more: a second in which something else ran is no lack of cores."""
 MEMORY_WAIT_PERCENT = Thresholds(on=10.0, off=5.0)
 """Over WAITED_S: a checkpoint may make tasks wait for some seconds."""
 MUCH_WAIT_PERCENT = Thresholds(on=25.0, off=10.0)
 """Over SMOOTHED_S."""
 MEMORY_PERCENT = Thresholds(on=95.0, off=92.0)
+AHEAD_PERCENT = Thresholds(on=90.0, off=85.0)
+"""Of the time, in which the GPUs with ranks run something: the ranks are ahead of them, and may wait for a core."""
 RESTING_PERCENT = Thresholds(on=50.0, off=40.0)
 """Of the time, in which the GPUs with ranks run nothing."""
 THROTTLED_SHARE = Thresholds(on=0.5, off=0.2)
 """Of the readings, in which the driver gives a reason."""
 SMOOTHED_S = 5.0
 """Readings are averaged over so many seconds before they are held against a threshold."""
+QUEUED_S = 10.0
 WAITED_S = 30.0
 OWN_SHARE = 0.8
 """Of the cores: where the ranks' own processes fill so many, they are in one another's way."""
 WAIT_SHARE = 0.05
 """Of the recent steps, spent waiting for the input: where cores are full, it is for want of them."""
+_WAITERS = 4
+"""So many ranks are named that wait for a core."""
 FEW = 50
 """One step in so many may wait long."""
 LONGER = 1.1
@@ -155,10 +164,12 @@ def _of(state: SessionState, node: NodeState, sample: NodeSampled) -> Iterator[t
     width = _readings(sample, SMOOTHED_S)
     strains, cores = node.strains, node.joined.cores if node.joined else None
     busy = mean_holds((s.cpu_percent for s in reversed(strains)), width, BUSY_PERCENT)
-    if busy and cores:
+    if cores:
         load = Thresholds(LOAD_PER_CORE.on * cores, LOAD_PER_CORE.off * cores)
-        if mean_holds((s.load_1m for s in reversed(strains)), width, load) and _cores_are_missed(state, node, sample, cores):
-            yield _oversubscribed(node, sample, cores, width), []
+        crowded = busy and mean_holds((s.load_1m for s in reversed(strains)), width, load)
+        queued = _is_queued(state, node, sample)
+        if (crowded or queued) and _cores_are_missed(state, node, sample, cores, queued=queued):
+            yield _oversubscribed(node, sample, cores, crowded=crowded, queued=queued), []
     long = _readings(sample, WAITED_S)
     if (
         (len(strains) >= long and mean_holds((s.memory_wait_percent for s in reversed(strains)), long, MEMORY_WAIT_PERCENT))
@@ -192,9 +203,31 @@ def _ranks_on(state: SessionState, node: NodeState) -> list[RankSteps]:
     return [steps for number, steps in ranks.items() if number in state.ranks and state.ranks[number].host == node.host]
 
 
-def _cores_are_missed(state: SessionState, node: NodeState, sample: NodeSampled, cores: int) -> bool:
-    """Whether full cores hold the job back. What loads data may fill them and do no harm: then no rank there waits for its input,
-    or is late, and steps take as long as before. Where no steps are seen there is nothing to go by but the cores.
+def _is_queued(state: SessionState, node: NodeState, sample: NodeSampled) -> bool:
+    """Whether a rank waits for a core while it trains, and its GPU for it."""
+    width = _readings(sample, QUEUED_S)
+    recent = [strain.run_queue_wait_percent or 0.0 for strain in islice(reversed(node.strains), width)]
+    if sum(recent) < RUN_QUEUE_PERCENT.off * len(recent):
+        return False  # as on most nodes: the rest takes longer
+    begun = min((steps.first_start for steps in _ranks_on(state, node) if steps.first_start is not None), default=math.inf)
+    trained = int((sample.at - begun) / sample.interval_s) if begun < sample.at and sample.interval_s > 0 else 0
+    return (
+        trained >= width
+        and mean_holds(islice(_waits_for_core(node), trained), width, RUN_QUEUE_PERCENT)
+        and not mean_holds((s.gpu_percent for s in reversed(node.strains)), width, AHEAD_PERCENT)
+    )
+
+
+def _waits_for_core(node: NodeState) -> Iterator[float | None]:
+    """The newest first."""
+    for strain in reversed(node.strains):
+        wait = strain.run_queue_wait_percent
+        yield None if wait is None else min(wait, MOST_QUEUED_PERCENT)
+
+
+def _cores_are_missed(state: SessionState, node: NodeState, sample: NodeSampled, cores: int, *, queued: bool) -> bool:
+    """Whether full cores hold the job back. What loads data may fill them and do no harm: then no rank there waits for its input
+    or for a core, or is late, and steps take as long as before. Where no steps are seen there is nothing to go by but the cores.
     """
     generation, here = current_generation(state), _ranks_on(state, node)
     if generation is None or not here or _own_percent(sample) >= 100 * OWN_SHARE * cores or any(map(_waits, here)):
@@ -204,7 +237,7 @@ def _cores_are_missed(state: SessionState, node: NodeState, sample: NodeSampled,
     late = {rank for rank, shift in generation.arrivals.late_ranks().items() if shift.mean >= LEAST_LATENESS}
     if late or generation.arrivals.slow.named:
         return any(steps.rank in late for steps in here)  # all others take longer for these, or for the network
-    return once(generation, _are_slower, RECENT_STEPS)
+    return queued or once(generation, _are_slower, RECENT_STEPS)
 
 
 def _own_percent(sample: NodeSampled) -> float:
@@ -247,16 +280,28 @@ def _cpu_words(node: NodeState, width: int) -> str:
     return f"CPU {mean:.0f} % over the last {SMOOTHED_S:.0f} s"
 
 
-def _oversubscribed(node: NodeState, sample: NodeSampled, cores: int, width: int) -> Verdict:
+def _oversubscribed(node: NodeState, sample: NodeSampled, cores: int, *, crowded: bool, queued: bool) -> Verdict:
     load = "" if sample.load_1m is None else f": load {sample.load_1m:.1f} on {cores} cores"
+    what = "has more to run than cores" if crowded else "has ranks that wait for a core"
+    waits = [_queue_words(node, sample)] if queued else []
     return Verdict(
         kind="cpu_oversubscribed",
-        text=f"{node.host} has more to run than cores{load}",
-        evidence=_cpu_words(node, width),
+        text=f"{node.host} {what}{load}",
+        evidence="; ".join([*waits, _cpu_words(node, _readings(sample, SMOOTHED_S))]),
         try_first="fewer ranks or threads per rank (OMP_NUM_THREADS), or move what else runs there",
-        check="the node's load falls to its number of cores",
+        check="the node's load falls to its number of cores" + ", and its ranks wait no more" * queued,
         host=node.host,
     )
+
+
+def _queue_words(node: NodeState, sample: NodeSampled) -> str:
+    """Who waits for a core, and for how much of the time."""
+    mean = _recent_mean(_waits_for_core(node), _readings(sample, QUEUED_S))
+    more = " or more" if mean >= MOST_QUEUED_PERCENT else ""
+    now = [(p.run_queue_wait_percent, p.rank) for p in sample.processes if p.run_queue_wait_percent is not None]
+    told = ", ".join(f"rank {rank} {wait:.0f} %" for wait, rank in sorted(now, key=lambda one: -one[0])[:_WAITERS])
+    who = f"of its {len(now)} ranks the one that waits longest" if len(now) > 1 else "its rank"
+    return f"{who} is ready to run and has no core {mean:.0f} %{more} of the last {QUEUED_S:.0f} s; now {told}"
 
 
 def _memory(node: NodeState, sample: NodeSampled) -> Verdict:

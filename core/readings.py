@@ -70,7 +70,12 @@ def strain_of(sample: NodeSampled) -> Strain:
         if pressure.resource == "memory":
             waits = pressure.some_percent
     mean = sum(busy) / len(busy) if busy else None
-    return Strain(sample.cpu_percent, sample.load_1m, memory_percent(sample), waits, mean, throttled)
+    queued = None
+    for process in sample.processes:
+        wait = process.run_queue_wait_percent
+        if wait is not None and (queued is None or wait > queued):
+            queued = wait
+    return Strain(sample.cpu_percent, sample.load_1m, memory_percent(sample), waits, mean, throttled, queued)
 
 
 def network_total(sample: NodeSampled) -> NetworkTotal:

@@ -158,6 +158,8 @@ class Strain(NamedTuple):
     """Mean utilisation of the GPUs that have ranks."""
     throttled: tuple[tuple[int, str], ...] = ()
     """(GPU, a reason that its driver gives for holding its clocks down)."""
+    run_queue_wait_percent: float | None = None
+    """Of the time: the rank that waits longest was ready to run and had no core."""
 
 
 @dataclass(slots=True)

@@ -27,6 +27,7 @@ Cause = Literal[
     "input_all",
     "two_ranks",
     "full_cores",
+    "crowded",
     "starved",
     "hot_gpu",
 ]
@@ -42,10 +43,11 @@ CAUSES: tuple[Cause, ...] = (
     "input_all",
     "two_ranks",
     "full_cores",
+    "crowded",
     "starved",
     "hot_gpu",
 )
-OF_NODES: tuple[Cause, ...] = ("full_cores", "starved", "hot_gpu")
+OF_NODES: tuple[Cause, ...] = ("full_cores", "crowded", "starved", "hot_gpu")
 """What nodes read tells of these, among the readings of varied nodes."""
 STEP_S = 0.1
 NOISE = 0.015
@@ -59,7 +61,7 @@ _TRANSFER = 1 - sum(_WORK.values())
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """`size` is the delay as a share of the step; it begins at step `onset` on `rank` (send and input_all: on all)."""
+    """`size` is the delay as a share of the step; it begins at step `onset` on `rank` (send, input_all, crowded: on all)."""
 
     cause: Cause
     ranks: int = 4
@@ -91,6 +93,7 @@ class Trial:
             "input_all": {("input_bound", None, "input_wait")},
             "two_ranks": {("straggler", self.rank, "compute"), ("straggler", self.other, "input_wait")},
             "full_cores": {("straggler", self.rank, "compute"), ("cpu_oversubscribed", None, None)},
+            "crowded": {("cpu_oversubscribed", None, None)},
             "starved": {("input_bound", None, "input_wait"), ("gpu_starved", None, None), ("cpu_oversubscribed", None, None)},
             "hot_gpu": {("straggler", self.rank, "compute"), ("thermal_throttling", None, None)},
         }
@@ -227,6 +230,8 @@ class _Job:
             return {trial.rank: (0.0, trial.size * self.faults.expovariate(1))}
         if trial.cause == "two_ranks":
             return {trial.rank: (0.0, trial.size), trial.other: (trial.size, 0.0)}
+        if trial.cause == "crowded":
+            return {rank: (0.0, 0.3 + self.faults.expovariate(10)) for rank in range(trial.ranks)}
         if trial.cause in ("input_all", "starved"):
             return dict.fromkeys(range(trial.ranks), (0.10 + trial.size, 0.0))
         return {}
@@ -277,7 +282,8 @@ class _Job:
     def _varied_sample(self, node: int) -> ev.NodeSampled:
         trial, faulty = self.trial, self.step > self.trial.onset
         there = faulty and node == trial.rank // _PER_NODE
-        starved = faulty and trial.cause == "starved"
-        full = starved or (there and trial.cause == "full_cores")
+        starved, crowded = faulty and trial.cause == "starved", trial.cause == "crowded"
+        full = starved or crowded or (there and trial.cause == "full_cores")
         saves = self.time < self.saved_until + 1
-        return self.nodes[node].sample(self.time, saves=saves, full=full, hot=there and trial.cause == "hot_gpu", starved=starved)
+        hot = there and trial.cause == "hot_gpu"
+        return self.nodes[node].sample(self.time, saves=saves, full=full, hot=hot, starved=starved, has_gpus=not crowded)

@@ -145,6 +145,64 @@ def test_full_cores_that_do_harm_are_one() -> None:
     assert training(processes=own) == ["cpu_oversubscribed"]
 
 
+def waiting(*percents: float | None) -> dict[str, Any]:
+    """What is read of ranks that wait for a core."""
+    return {
+        "processes": [
+            ev.ProcessReading(pid=rank + 1, rank=rank, cpu_percent=50.0, memory_bytes=None, run_queue_wait_percent=wait)
+            for rank, wait in enumerate(percents)
+        ]
+    }
+
+
+def trains(waits: list[dict[str, Any]], first_step_s: int = 0) -> list[list[Verdict]]:
+    """What is found each second of a job whose steps are as long as its first, whatever it lacks."""
+    state, found = SessionState(), []
+    apply(state, ev.RanksAssigned(at=0.0, generation=0, world_size=1, places=[ev.RankPlace(rank=0, host="h", local_rank=0)]))
+    for event in session(waits):
+        apply(state, event)
+        if isinstance(event, ev.NodeSampled):
+            second = int(event.at) - first_step_s
+            if second > 0:
+                apply(state, ev.StepsRecorded(
+                    at=event.at, node="n", worker="w", rank=0, generation=0, first_step=10 * second - 10, origin=event.at - 1.0,
+                    start_ns=[i * 10**8 for i in range(10)], duration_ns=[10**8 - i % 3 * 10**6 for i in range(10)],
+                    input_wait_ns=[0] * 10, compute_ns=[5 * 10**7] * 10, samples=[1] * 10,
+                ))  # fmt: skip
+            found.append(node_verdicts(state))
+    return found
+
+
+def test_a_job_that_lacks_cores_from_its_first_step_on_is_told_so() -> None:
+    """Its steps have nothing to be held against: what tells it is how long its ranks wait for a core."""
+    full = {"cpu_percent": 100.0, "load_1m": 20.0}
+    assert not trains([full] * 60)[-1]
+    (found,) = trains([{**full, **waiting(30.0, 45.0, None)}] * 60)[-1]
+    assert (found.kind, found.text) == ("cpu_oversubscribed", "h has more to run than cores: load 20.0 on 8 cores")
+    assert found.evidence.startswith("of its 2 ranks")
+    assert "no core 40 % or more of the last 10 s; now rank 1 45 %, rank 0 30 %; CPU 100 %" in found.evidence
+    (pinned,) = trains([waiting(30.0)] * 60)[-1]
+    assert pinned.text == "h has ranks that wait for a core: load 4.0 on 8 cores"
+    assert "of its rank" not in pinned.evidence and "no core 30 % of the last 10 s; now rank 0 30 %" in pinned.evidence
+
+
+def test_waits_for_a_core_before_the_first_step_are_no_finding() -> None:
+    """All ranks import their modules at the same time; what was then does not keep a finding either."""
+    assert not any(trains([waiting(90.0)] * 30 + [waiting(16.0)] * 30, first_step_s=30))
+    assert trains([waiting(90.0)] * 30 + [waiting(25.0)] * 30, first_step_s=30)[-1]
+
+
+def test_a_few_seconds_without_a_core_are_no_finding() -> None:
+    now_and_then = [waiting(100.0 if second % 10 in (3, 4) else 8.0) for second in range(120)]
+    assert not any(trains(now_and_then))
+
+
+def test_ranks_that_are_ahead_of_their_gpus_may_wait_for_a_core() -> None:
+    ahead, behind = ({"gpus": [gpu(utilization_percent=percent)], **waiting(40.0)} for percent in (97.0, 70.0))
+    assert not any(trains([ahead] * 60))
+    assert [verdict.kind for verdict in trains([behind] * 60)[-1]] == ["cpu_oversubscribed"]
+
+
 def steps(second: int) -> ev.StepsRecorded:
     return ev.StepsRecorded(
         at=second + 1.0, node="n", worker="w", rank=0, generation=0, first_step=second, origin=float(second),

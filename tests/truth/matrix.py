@@ -110,7 +110,7 @@ def trials(ranks: int, seeds: range, causes: Iterable[Cause] = CAUSES) -> Iterat
             rank, other = source.sample(range(ranks), 2)
             if cause == "two_ranks" and ranks < 4:
                 continue
-            size, onset = source.uniform(0.04, 0.12), source.randrange(180, 220)
+            size, onset = source.uniform(0.04, 0.12), source.randrange(180, 220) if cause != "crowded" else 0
             varied = cause in OF_NODES
             yield Trial(cause, ranks=ranks, rank=rank, other=other, size=size, onset=onset, seed=seed, varied=varied)
 
