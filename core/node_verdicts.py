@@ -7,7 +7,7 @@ node's ranks: by how much they come later to the collectives than those of the n
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from itertools import islice
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ from distmon.core.measures import RECENT, current_generation, recent_splits, ste
 from distmon.core.once import once
 from distmon.core.quantiles import median
 from distmon.core.readings import memory_in_use, strain_of
-from distmon.core.state import NodeState, SessionState, Strain
+from distmon.core.state import NodeState, RankState, SessionState, Strain
 from distmon.core.steps import RECENT_STEPS, Generation, RankSteps
 from distmon.core.stragglers import LEAST_LATENESS
 
@@ -103,15 +103,21 @@ def _with_gain(state: SessionState, verdict: Verdict, seen: list[_Seen]) -> Verd
 
 
 def _ranks_of(state: SessionState, seen: list[_Seen]) -> set[int]:
-    """Of the GPUs where ranks are told of them; else of the hosts."""
-    own, hosts = set[int](), set[str]()
+    """Of the GPUs where ranks are told of them; else of the nodes."""
+    own, nodes = set[int](), list[NodeState]()
     for one in seen:
         gpus = one.node.sample.gpus if one.node.sample is not None else []
         if of_gpus := {rank for gpu in gpus if gpu.index in one.gpus for rank in gpu.ranks}:
             own |= of_gpus
         else:
-            hosts.add(one.node.host)
-    return own | {number for number, rank in state.ranks.items() if rank.host in hosts}
+            nodes.append(one.node)
+    names, hosts = {node.node for node in nodes}, {node.host for node in nodes}
+    return own | {number for number, rank in state.ranks.items() if _is_there(rank, names, hosts)}
+
+
+def _is_there(rank: RankState, nodes: Container[str], hosts: Container[str]) -> bool:
+    """By the node whose agent hears the rank; before one does, by the host, which the launcher may call by another name."""
+    return rank.host in hosts if rank.identity is None else rank.identity.node in nodes
 
 
 def _takes_part(state: SessionState, node: NodeState) -> bool:
@@ -199,8 +205,8 @@ def _is_throttled(node: NodeState, width: int) -> bool:
 def _ranks_on(state: SessionState, node: NodeState) -> list[RankSteps]:
     """Those that have made steps."""
     generation = current_generation(state)
-    ranks = generation.ranks if generation is not None else {}
-    return [steps for number, steps in ranks.items() if number in state.ranks and state.ranks[number].host == node.host]
+    ranks, names, hosts = generation.ranks if generation is not None else {}, (node.node,), (node.host,)
+    return [steps for number, steps in ranks.items() if number in state.ranks and _is_there(state.ranks[number], names, hosts)]
 
 
 def _is_queued(state: SessionState, node: NodeState, sample: NodeSampled) -> bool:
@@ -296,12 +302,11 @@ def _oversubscribed(node: NodeState, sample: NodeSampled, cores: int, *, crowded
 
 def _queue_words(node: NodeState, sample: NodeSampled) -> str:
     """Who waits for a core, and for how much of the time."""
-    mean = _recent_mean(_waits_for_core(node), _readings(sample, QUEUED_S))
-    more = " or more" if mean >= MOST_QUEUED_PERCENT else ""
+    mean = _recent_mean((s.run_queue_wait_percent for s in reversed(node.strains)), _readings(sample, QUEUED_S))
     now = [(p.run_queue_wait_percent, p.rank) for p in sample.processes if p.run_queue_wait_percent is not None]
     told = ", ".join(f"rank {rank} {wait:.0f} %" for wait, rank in sorted(now, key=lambda one: -one[0])[:_WAITERS])
     who = f"of its {len(now)} ranks the one that waits longest" if len(now) > 1 else "its rank"
-    return f"{who} is ready to run and has no core {mean:.0f} %{more} of the last {QUEUED_S:.0f} s; now {told}"
+    return f"{who} is ready to run and has no core {mean:.0f} % of the last {QUEUED_S:.0f} s; now {told}"
 
 
 def _memory(node: NodeState, sample: NodeSampled) -> Verdict:
