@@ -55,6 +55,8 @@ _CORRELATION = 0.36
 _START = 1_700_000_000.0
 _WORK = {"input": 0.02, "compute": 0.80, "optimizer": 0.04, "rest": 0.02}
 """Shares of a healthy step; the transfer is what is left."""
+_CROWDED, _CROWDED_NOISE = 0.5, 0.13
+"""Shares of a healthy step that a rank waits for cores. A real rank's compute then varied by 10 %, AR(1) of 0.3 to 0.5."""
 _PER_NODE = 1
 _TRANSFER = 1 - sum(_WORK.values())
 
@@ -231,7 +233,7 @@ class _Job:
         if trial.cause == "two_ranks":
             return {trial.rank: (0.0, trial.size), trial.other: (trial.size, 0.0)}
         if trial.cause == "crowded":
-            return {rank: (0.0, 0.3 + self.faults.expovariate(10)) for rank in range(trial.ranks)}
+            return {rank: (0.0, max(_CROWDED + _CROWDED_NOISE * wander, 0.0)) for rank, wander in enumerate(self.wander)}
         if trial.cause in ("input_all", "starved"):
             return dict.fromkeys(range(trial.ranks), (0.10 + trial.size, 0.0))
         return {}

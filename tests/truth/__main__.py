@@ -32,9 +32,10 @@ STREAMS = """## Seeded streams
 
 Through the fold and the verdicts, second by second, as a viewer gets them (`core/synthetic_faults.py`): steps of 100 ms whose
 noise is that of real runs, delays of 4 to 12 % of the step on a drawn rank from about step 200 on, 500 steps. `full_cores`,
-`starved` and `hot_gpu` happen among nodes as different as healthy ones are: more to run than cores, with a late rank; the same on
-all nodes, with ranks that wait for their input and GPUs that rest; a GPU held down for its heat, whose rank is late. Trials of
-each cause, seeds {first:,} on, which no constant was looked for with:
+`crowded`, `starved` and `hot_gpu` happen among nodes as different as healthy ones are: more to run than cores, with a late rank;
+the same on all nodes from the first step on, by other programs, all steps alike and no rank late; the same with ranks that wait
+for their input and GPUs that rest; a GPU held down for its heat, whose rank is late. Where there is more to run than cores, ranks
+wait for one for 25 to 60 % of the time. Trials of each cause, seeds {first:,} on, which no constant was looked for with:
 {sizes}. With more than {many} ranks: {few} alone.
 Steps until named count from the fault's first step to the look, once a second, that first named all of it.
 """
@@ -46,7 +47,10 @@ HEALTHY = """
 {varied:,} of them are on nodes as different as healthy ones are (`core/synthetic_nodes.py`): half have cores that loaders
 fill to 90 to 99.5 %, with a load of 0.9 to 4 a core, the others 5 to 90 %; 40 to 93 % of memory in use; tasks that wait for
 memory in noise, and for up to 20 % of ten seconds when rank 0 saves a checkpoint, for which all wait; GPUs of 40 to 84 °C, busy
-for 15 to 99 % of the time; epochs that begin with a wait for the input, as long as six steps.
+for 15 to 99 % of the time; epochs that begin with a wait for the input, as long as six steps. Their ranks wait for a core for up
+to 8 % of the time, as four real ranks on two cores did (9 %); besides as a real rank with a core of its own did (2 % of a second
+in the median, 7 % of one in ten, log-normal); for up to 20 % more while a checkpoint is saved; and for 5 to 60 % where GPUs are
+busy for 95 % of the time and loaders fill the cores.
 Every verdict of any kind but that all is well counts as false, as often as it comes up.
 """
 SOON = """
@@ -69,12 +73,18 @@ REAL = """
 ## Real jobs
 
 Under horovodrun on one machine of {cores} cores (load {load:.1f} when they began), by `tests/truth/job.py`: steps of about
-100 ms, delays of 8 to 12 ms on a drawn rank from step {begin} to {end} of {steps}, as the job's own log says. `cpu_hog` is a
-process that spins on the core of that rank alone, where there is a core for each rank; `stopped` stops the rank for
-{stop:.0f} s. Seeds {seeds}. The gain is measured against the steps after the fault; what else the machine did meanwhile is
-in it. Send, memory and a slow link are tried on the streams alone: there is one host here, and its memory is not ours to
-fill. Where ranks share cores their allreduce takes a fifth to a third of such a step, and to say so (communication_bound) is
-not held against the verdicts; nor is what was said of the whole job before the fault began.
+100 ms, delays of 8 to 12 ms on a drawn rank from step {begin} to {end}, as the job's own log says. `cpu_hog` is a process that
+spins on the core of that rank alone; `crowded` are {crowd} that spin on each core from before the job's begin to its end; both
+where there is a core for each rank. `stopped` stops the rank for {stop:.0f} s. Seeds {seeds}. Send, memory and a slow link are
+tried on the streams alone: there is one host here, and its memory is not ours to fill. Where ranks share cores their allreduce
+takes a fifth to a third of such a step, and to say so (communication_bound) is not held against the verdicts; nor is what was
+said of the whole job before the fault began, nor that others use the machine.
+
+The gain that the verdict states at step {end} is measured by the steps after it, which no verdict has seen: there the fault is
+away and there in turns, {blocks} times {block} steps, and the gain is the mean step without it against that with it. So what
+others do to the machine for a while is in both. The first {settle} steps of a turn are left out, and the shortest and the longest
+{trimmed:.0%} of either side. A plain mean before and after, which it was once measured by, is moved as much by one stall as by
+the delay in ten steps, and by whatever the machine did later.
 """
 
 
@@ -146,7 +156,11 @@ def real_jobs(seeds: int) -> Iterator[str]:
         load=os.getloadavg()[0],
         begin=real.BEGIN,
         end=real.END,
-        steps=real.STEPS,
+        block=real.BLOCK,
+        blocks=real.BLOCKS,
+        settle=real.SETTLE,
+        trimmed=real.TRIMMED,
+        crowd=real.CROWD,
         stop=real.STOP_S,
         seeds=f"0 to {seeds - 1}",
     )

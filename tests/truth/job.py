@@ -1,9 +1,10 @@
 """A Horovod job that knows nothing of distmon, disturbs itself as told, and writes down what it did: the truth of a real trial.
 
-    job.py CAUSE RANK DELAY_S FROM_STEP TO_STEP STEPS LOG_DIR
+    job.py CAUSE RANK DELAY_S WHEN STEPS LOG_DIR        WHEN: the steps, as 60-220,240-260
 
 A step is 100 ms, most of it sleep, so that several ranks fit on two cores. For `cpu_hog`, a quarter of it is work, and the rank
-has the first core to itself until a process that only spins shares it.
+has the first core to itself until a process that only spins shares it. For `crowded` most of it is work, and each rank keeps to a
+core; what fills the cores is not of this job.
 """
 
 import json
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Set
 from pathlib import Path
 
 import horovod.torch as hvd
@@ -20,21 +22,23 @@ import torch
 from torch import Tensor, nn
 
 COMPUTE_S = 0.08
-WORK_S = 0.02
+WORK_S = {"cpu_hog": 0.02, "crowded": 0.06}
 """Of it, where work is wanted."""
 SPIN = "while True: pass"
 
 
 def main() -> None:
-    cause, rank, delay, begin, end, steps, log_dir = sys.argv[1:]
+    cause, rank, delay, when, steps, log_dir = sys.argv[1:]
+    local = int(os.environ["HOROVOD_LOCAL_RANK"])
+    if cause == "crowded":
+        os.sched_setaffinity(0, {local})
     if cause == "cpu_hog":
-        local = int(os.environ["HOROVOD_LOCAL_RANK"])
         os.sched_setaffinity(0, {0} if local == int(rank) else set(range(1, os.cpu_count() or 1)) or {0})
     hvd.init()
     torch.set_num_threads(1)
     mine = hvd.rank() == int(rank)
-    fault = Fault(cause if mine else "healthy", float(delay), range(int(begin), int(end)), Path(log_dir))
-    model = Slow(fault, WORK_S if cause == "cpu_hog" else 0.0)
+    fault = Fault(cause if mine else "healthy", float(delay), steps_in(when), Path(log_dir))
+    model = Slow(fault, WORK_S.get(cause, 0.0))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
@@ -47,10 +51,16 @@ def main() -> None:
     fault.close()
 
 
+def steps_in(when: str) -> Set[int]:
+    """The steps of ranges such as 60-220,240-260, their ends left out."""
+    ranges = (part.split("-") for part in when.split(","))
+    return {step for begin, end in ranges for step in range(int(begin), int(end))}
+
+
 class Fault:
     """What one rank does to itself, and its log."""
 
-    def __init__(self, cause: str, delay: float, when: range, log_dir: Path) -> None:
+    def __init__(self, cause: str, delay: float, when: Set[int], log_dir: Path) -> None:
         self.cause, self.delay, self.when, self.step = cause, delay, when, 0
         self.log = (log_dir / f"rank{hvd.rank()}.jsonl").open("w")
         self.wakers: list[subprocess.Popen[bytes]] = []
@@ -79,22 +89,19 @@ class Fault:
             time.sleep(self.delay)
         if self.here("cpu_hog"):
             self.hog = self.hog or subprocess.Popen([sys.executable, "-S", "-c", SPIN])
+            self.hog.send_signal(signal.SIGCONT)
         elif self.hog is not None:
-            self.end_hog()
+            self.hog.send_signal(signal.SIGSTOP)
         if self.here("stopped"):
             waker = f"import os, time; time.sleep({self.delay}); os.kill({os.getpid()}, {signal.SIGCONT.value})"
             self.wakers.append(subprocess.Popen([sys.executable, "-S", "-c", waker]))
             os.kill(os.getpid(), signal.SIGSTOP)
 
-    def end_hog(self) -> None:
+    def close(self) -> None:
+        self.log.close()
         if self.hog is not None:
             self.hog.kill()
             self.hog.wait()
-            self.hog = None
-
-    def close(self) -> None:
-        self.log.close()
-        self.end_hog()
         for waker in self.wakers:
             waker.wait()
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from distmon.core.synthetic_faults import Trial
+from tests.truth import real
 from tests.truth.matrix import Matrix, first_named, run, small_delays, trials
 
 
@@ -29,3 +32,11 @@ def test_small_delays_are_named_in_time_and_nobody_else_is() -> None:
     assert sum(steps is not None and steps <= 150 for steps, _ in slight) >= 39
     assert all(steps is not None and steps <= 25 for steps, _ in plain)
     assert sum(other for _, other in [*slight, *plain]) <= 1
+
+
+def test_stalls_and_a_machine_that_grows_slower_do_not_move_the_measured_gain() -> None:
+    """Steps of 90 ms, and of 100 ms with the fault, from the middle on a fifth longer."""
+    faulty = {step for block in real.blocks(fault=True) for step in block}
+    steps = [(0.1 if step in faulty else 0.09) * (1.2 if step > 380 else 1.0) for step in range(real.STEPS)]
+    stalls = dict.fromkeys([228, 235, 345, 346, 408], 1.0)
+    assert real.measured_gain([stalls.get(step, seconds) for step, seconds in enumerate(steps)]) == pytest.approx(10.0, abs=0.7)
