@@ -7,7 +7,8 @@ node's ranks: by how much they come later to the collectives than those of the n
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
+from functools import cached_property
 from itertools import islice
 from typing import NamedTuple
 
@@ -70,10 +71,11 @@ CLOCK_SET_TOLD_S = 60.0
 def node_verdicts(state: SessionState, *, in_full: bool = False) -> list[Verdict]:
     """Each kind once, of the first node that shows it, and of how many more; with what it costs where that is wanted."""
     found: dict[str, list[_Seen]] = {}
+    ranks = _Ranks(state)
     for node in state.nodes.values():
         if node.sample is None or node.lost_since is not None or not _takes_part(state, node):
             continue
-        for verdict, gpus in _of(state, node, node.sample):
+        for verdict, gpus in _of(state, node, node.sample, ranks):
             found.setdefault(verdict.kind, []).append(_Seen(verdict, node, gpus))
     return [_with_gain(state, _joined(same), same) if in_full else _joined(same) for same in found.values()]
 
@@ -111,13 +113,43 @@ def _ranks_of(state: SessionState, seen: list[_Seen]) -> set[int]:
             own |= of_gpus
         else:
             nodes.append(one.node)
-    names, hosts = {node.node for node in nodes}, {node.host for node in nodes}
-    return own | {number for number, rank in state.ranks.items() if _is_there(rank, names, hosts)}
+    places = {place for node in nodes for place in _places(node)}
+    return own | {number for number, rank in state.ranks.items() if _place(rank) in places}
 
 
-def _is_there(rank: RankState, nodes: Container[str], hosts: Container[str]) -> bool:
-    """By the node whose agent hears the rank; before one does, by the host, which the launcher may call by another name."""
-    return rank.host in hosts if rank.identity is None else rank.identity.node in nodes
+def _place(rank: RankState) -> tuple[str, str]:
+    """The node whose agent hears the rank; before one does the host, which the launcher may call by another name."""
+    return ("host", rank.host) if rank.identity is None else ("node", rank.identity.node)
+
+
+def _places(node: NodeState) -> tuple[tuple[str, str], tuple[str, str]]:
+    """The places of ranks that are there."""
+    return ("node", node.node), ("host", node.host)
+
+
+class _Ranks:
+    """What many nodes ask of the ranks that have made steps; found when one first does, as most nodes are well."""
+
+    def __init__(self, state: SessionState) -> None:
+        self._state = state
+
+    @cached_property
+    def _by_place(self) -> dict[tuple[str, str], list[RankSteps]]:
+        generation, ranks = current_generation(self._state), self._state.ranks
+        found: dict[tuple[str, str], list[RankSteps]] = {}
+        for number, steps in generation.ranks.items() if generation is not None else ():
+            if number in ranks:
+                found.setdefault(_place(ranks[number]), []).append(steps)
+        return found
+
+    @cached_property
+    def late(self) -> set[int]:
+        generation = current_generation(self._state)
+        shifts = generation.arrivals.late_ranks() if generation is not None else {}
+        return {rank for rank, shift in shifts.items() if shift.mean >= LEAST_LATENESS}
+
+    def on(self, node: NodeState) -> list[RankSteps]:
+        return [steps for place in _places(node) for steps in self._by_place.get(place, ())]
 
 
 def _takes_part(state: SessionState, node: NodeState) -> bool:
@@ -165,7 +197,7 @@ def _joined(same: list[_Seen]) -> Verdict:
     return replace(first, evidence=f"{first.evidence}; {more} more node{'s' * (more > 1)} alike") if more else first
 
 
-def _of(state: SessionState, node: NodeState, sample: NodeSampled) -> Iterator[tuple[Verdict, list[int]]]:
+def _of(state: SessionState, node: NodeState, sample: NodeSampled, ranks: _Ranks) -> Iterator[tuple[Verdict, list[int]]]:
     """Each with its GPUs; lazily from the newest reading back: there may be a thousand nodes, and most are well."""
     width = _readings(sample, SMOOTHED_S)
     strains, cores = node.strains, node.joined.cores if node.joined else None
@@ -173,8 +205,8 @@ def _of(state: SessionState, node: NodeState, sample: NodeSampled) -> Iterator[t
     if cores:
         load = Thresholds(LOAD_PER_CORE.on * cores, LOAD_PER_CORE.off * cores)
         crowded = busy and mean_holds((s.load_1m for s in reversed(strains)), width, load)
-        queued = _is_queued(state, node, sample)
-        if (crowded or queued) and _cores_are_missed(state, node, sample, cores, queued=queued):
+        queued = _is_queued(node, sample, ranks)
+        if (crowded or queued) and _cores_are_missed(state, node, sample, cores, ranks, queued=queued):
             yield _oversubscribed(node, sample, cores, crowded=crowded, queued=queued), []
     long = _readings(sample, WAITED_S)
     if (
@@ -188,7 +220,7 @@ def _of(state: SessionState, node: NodeState, sample: NodeSampled) -> Iterator[t
     if (
         busy
         and mean_holds((_resting(s) for s in reversed(strains)), width, RESTING_PERCENT)
-        and (not (here := _ranks_on(state, node)) or any(map(_waits, here)))
+        and (not (here := ranks.on(node)) or any(map(_waits, here)))
     ):
         yield _starved(node, sample, width), []
 
@@ -202,20 +234,13 @@ def _is_throttled(node: NodeState, width: int) -> bool:
     return any(strain.throttled for strain in islice(reversed(node.strains), width))
 
 
-def _ranks_on(state: SessionState, node: NodeState) -> list[RankSteps]:
-    """Those that have made steps."""
-    generation = current_generation(state)
-    ranks, names, hosts = generation.ranks if generation is not None else {}, (node.node,), (node.host,)
-    return [steps for number, steps in ranks.items() if number in state.ranks and _is_there(state.ranks[number], names, hosts)]
-
-
-def _is_queued(state: SessionState, node: NodeState, sample: NodeSampled) -> bool:
+def _is_queued(node: NodeState, sample: NodeSampled, ranks: _Ranks) -> bool:
     """Whether a rank waits for a core while it trains, and its GPU for it."""
     width = _readings(sample, QUEUED_S)
     recent = [strain.run_queue_wait_percent or 0.0 for strain in islice(reversed(node.strains), width)]
     if sum(recent) < RUN_QUEUE_PERCENT.off * len(recent):
         return False  # as on most nodes: the rest takes longer
-    begun = min((steps.first_start for steps in _ranks_on(state, node) if steps.first_start is not None), default=math.inf)
+    begun = min((rank.first_start for rank in ranks.on(node) if rank.first_start is not None), default=math.inf)
     trained = int((sample.at - begun) / sample.interval_s) if begun < sample.at and sample.interval_s > 0 else 0
     return (
         trained >= width
@@ -231,18 +256,19 @@ def _waits_for_core(node: NodeState) -> Iterator[float | None]:
         yield None if wait is None else min(wait, MOST_QUEUED_PERCENT)
 
 
-def _cores_are_missed(state: SessionState, node: NodeState, sample: NodeSampled, cores: int, *, queued: bool) -> bool:
+def _cores_are_missed(
+    state: SessionState, node: NodeState, sample: NodeSampled, cores: int, ranks: _Ranks, *, queued: bool
+) -> bool:
     """Whether full cores hold the job back. What loads data may fill them and do no harm: then no rank there waits for its input
     or for a core, or is late, and steps take as long as before. Where no steps are seen there is nothing to go by but the cores.
     """
-    generation, here = current_generation(state), _ranks_on(state, node)
+    generation, here = current_generation(state), ranks.on(node)
     if generation is None or not here or _own_percent(sample) >= 100 * OWN_SHARE * cores or any(map(_waits, here)):
         return True
     if _is_throttled(node, _readings(sample, SMOOTHED_S)):
         return False  # they are late for that, and no other reason is known
-    late = {rank for rank, shift in generation.arrivals.late_ranks().items() if shift.mean >= LEAST_LATENESS}
-    if late or generation.arrivals.slow.named:
-        return any(steps.rank in late for steps in here)  # all others take longer for these, or for the network
+    if ranks.late or generation.arrivals.slow.named:
+        return any(steps.rank in ranks.late for steps in here)  # all others take longer for these, or for the network
     return queued or once(generation, _are_slower, RECENT_STEPS)
 
 
