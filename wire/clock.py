@@ -79,12 +79,8 @@ class ClockOffset:
     def __init__(self) -> None:
         self._exchanges: deque[Estimate] = deque(maxlen=EXCHANGES_KEPT)
         self._told: Estimate | None = None
-
-    @property
-    def certain_s(self) -> float:
+        self.certain_s = 0.0
         """The offset as far as it is larger than its own error, else 0."""
-        told = self._told
-        return told.offset_s if told is not None and abs(told.offset_s) > told.round_trip_s / 2 else 0.0
 
     def exchange(self, sent_ns: int, heard_ns: int, answered_ns: int, received_ns: int) -> Estimate | None:
         """Takes one: sent and received here, heard and answered there. Gives the estimate if it is news."""
@@ -100,6 +96,7 @@ class ClockOffset:
         if self._told is not None and not self._is_news(best, self._told):
             return None
         self._told = best
+        self.certain_s = best.offset_s if abs(best.offset_s) > best.round_trip_s / 2 else 0.0
         return best
 
     def _contradicted_by(self, new: Estimate) -> bool:

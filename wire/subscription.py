@@ -157,7 +157,9 @@ class _Link:
         fresh = [event for event in new if event.seq >= known_before]
         self._advance(cursor, header, fresh, events)
         if fresh and not header.history:
-            self.lag_s = max(self.lag_s or 0.0, now_ns / 1e9 - fresh[-1].at - self.offset.certain_s)
+            lag_s = now_ns / 1e9 - fresh[-1].at - self.offset.certain_s
+            if self.lag_s is None or lag_s > self.lag_s:
+                self.lag_s = max(lag_s, 0.0)
         events.extend(fresh)
         for error in bad:
             if isinstance(error, UnknownKind):
@@ -344,7 +346,7 @@ class Subscription:
 
     def _receive(self, events: list[AnyEvent]) -> None:
         """Takes what has arrived, a bounded number of messages at a time; the socket takes turns between agents."""
-        now_ns, receive, left = self._now_ns(), self._socket.recv, _BYTES_PER_TURN
+        receive, left = self._socket.recv, _BYTES_PER_TURN
         for _ in range(_MESSAGES_PER_TURN):
             try:
                 part = receive(zmq.NOBLOCK, copy=False)
@@ -358,7 +360,7 @@ class Subscription:
                 left -= len(frames[-1])
             if link is None:
                 continue  # sent before it was removed
-            link.receive(frames, now_ns, events)
+            link.receive(frames, self._now_ns(), events)
             if link.owes_credit():
                 self._send_request(link, time.monotonic())
             if left <= 0:
