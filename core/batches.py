@@ -25,6 +25,7 @@ USUAL_STEPS = 9
 """Of so many last steps the median is their usual time."""
 USUAL = known_columns(name for name in COLUMNS if name != "micro_batches")
 """The columns of nearly all batches."""
+_USUAL_SUMS = frozenset(USUAL[:-1])
 
 Sums = tuple[int, int, int, int, int, int, int, int, int, int, int, int]
 """Steps, duration, samples, steps with known samples; the four phases; the steps in which each was seen. Times in ns."""
@@ -173,15 +174,15 @@ def told_by(event: AnyEvent) -> list[tuple[int, str, Batch]]:
 
 def _mean_steps(event: NodeStepsSummed) -> list[tuple[int, str, Batch]]:
     """Of sums: as many steps as there were, all alike, that add up to the same."""
-    names = [name for name in COLUMNS[:-1] if name in event.sums]
-    columns, counts = known_columns([*names, COLUMNS[-1]]), event.counts
+    given, counts = event.sums, event.counts
     whose = (event.ranks, event.workers, event.first_steps)
-    if columns is USUAL and compiled_fold is not None:
-        sums = [event.sums[name] for name in names]
+    if compiled_fold is not None and given.keys() == _USUAL_SUMS:
+        sums = [given[name] for name in USUAL[:-1]]
         packed = compiled_fold.spread_sums(MOST_STEPS, counts, event.start_ns, event.span_ns, *sums)
         if packed is not None:
             return compiled_fold.usual_told(Batch, array("I", packed), event.origin, *whose, tuple(counts), USUAL)
-    by_worker = zip(*(event.sums[name] for name in names), strict=True)
+    names = [name for name in COLUMNS[:-1] if name in given]
+    columns, by_worker = known_columns([*names, COLUMNS[-1]]), zip(*(given[name] for name in names), strict=True)
     rows = map(_means, counts, event.start_ns, event.span_ns, by_worker)
     told = zip(*whose, counts, rows, strict=True)
     return [
@@ -215,7 +216,7 @@ def aligned(event: AnyEvent, told: list[tuple[int, str, Batch]]) -> bool:
     if isinstance(event, NodeStepsRecorded):
         usual, counts = event.table.columns is USUAL, event.table.counts
     elif isinstance(event, NodeStepsSummed):
-        usual, counts = all(batch.usual for *_, batch in told), tuple(event.counts)
+        usual, counts = False not in [batch.usual for *_, batch in told], tuple(event.counts)
     else:
         return False
     firsts = event.first_steps

@@ -42,9 +42,10 @@ class StepTable:
         self.columns = known_columns(columns)
         self.counts = tuple(counts)
         self.numbers = numbers
-        if not self.counts or min(self.counts) < 1 or sum(self.counts) > MOST_STEPS:
+        steps = sum(self.counts)
+        if not self.counts or min(self.counts) < 1 or steps > MOST_STEPS:
             raise ValueError("a table of steps has no workers, a worker without steps, or too many steps")
-        if sum(self.counts) * len(self.columns) != len(numbers):
+        if steps * len(self.columns) != len(numbers):
             raise ValueError("the columns of a table of steps differ in length")
 
     def __eq__(self, other: object) -> bool:
