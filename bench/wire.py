@@ -22,7 +22,7 @@ from figures import figure
 
 from distmon.agent.journal import Journal
 from distmon.agent.together import together
-from distmon.core.events import AnyEvent, NodeSampled, NodeStepsRecorded, StepsRecorded
+from distmon.core.events import AnyEvent, NodeSampled, StepsRecorded
 from distmon.core.fold import apply
 from distmon.core.state import SessionState
 from distmon.wire.backlog import Part
@@ -185,10 +185,12 @@ def follow_nodes(*, summed: bool = False) -> Followed:
         # As the screen does it: the state lives as long as the session, and has no cycles.
         gc.collect()
         gc.freeze()
-        gc.set_threshold(10_000, 20, 1_000)
-        begun, cpu, received = time.monotonic(), time.process_time(), sum(status.frames for status in viewer.status())
-        fold_s, records, lags = take(viewer, state, WINDOW_S)
+        gc.set_threshold(50_000, 20, 1_000)
+        received, told = sum(status.frames for status in viewer.status()), steps_of(state)
+        begun, cpu = time.monotonic(), time.process_time()
+        fold_s, lags = take(viewer, state, WINDOW_S)
         wall, spent = time.monotonic() - begun, time.process_time() - cpu
+        records = steps_of(state) - told
         messages = sum(status.frames for status in viewer.status()) - received
         resident_mb = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 1e6
         wire, whole = 100 * (spent - fold_s) / wall, 100 * spent / wall
@@ -216,10 +218,15 @@ def journal_open_s() -> float:
         return statistics.median(seconds)
 
 
-def take(viewer: Subscription, state: SessionState, seconds: float) -> tuple[float, int, list[float]]:
-    """Receives and folds for a while; gives the CPU time of the fold, the number of step records, and how old samples were."""
+def steps_of(state: SessionState) -> int:
+    """All that its ranks have told."""
+    return sum(rank.sums[0] for generation in state.generations.values() for rank in generation.ranks.values())
+
+
+def take(viewer: Subscription, state: SessionState, seconds: float) -> tuple[float, list[float]]:
+    """Receives and folds for a while; gives the CPU time of the fold, and how old samples were."""
     end = time.monotonic() + seconds
-    fold_s, records = 0.0, 0
+    fold_s = 0.0
     lags: list[float] = []
     while time.monotonic() < end:
         events = viewer.poll(0.05)
@@ -229,9 +236,8 @@ def take(viewer: Subscription, state: SessionState, seconds: float) -> tuple[flo
         fold_s += time.thread_time() - begun
         now = time.time()
         lags += [now - event.at for event in events if isinstance(event, NodeSampled)]
-        records += sum(sum(event.table.counts) for event in events if isinstance(event, NodeStepsRecorded))
         time.sleep(0.05)
-    return fold_s, records, lags
+    return fold_s, lags
 
 
 def main() -> None:
