@@ -25,16 +25,15 @@ static int get_numbers(PyObject *object, Py_buffer *view) {
 }
 
 /* Names of attributes, made once. */
-static PyObject *n_sums, *n_first_start, *n_first_batches, *n_durations, *n_values, *n_count, *n_room, *n_settle, *n_micro_batches,
-    *n_batches, *n_kept_steps, *n_checkpoints, *n_frombytes, *n_thin, *n_append, *n_popleft, *n_worker, *n_last_step, *n_last_end,
-    *n_epoch, *n_summed_steps, *n_add, *n_extend, *n_waits, *n_first_step;
+static PyObject *n_sums, *n_first_start, *n_first_batches, *n_durations, *n_values, *n_room, *n_settle, *n_batches, *n_kept_steps,
+    *n_checkpoints, *n_frombytes, *n_thin, *n_worker, *n_last_step, *n_last_end, *n_epoch, *n_summed_steps, *n_add, *n_extend,
+    *n_waits;
 
 enum { DURATION, INPUT_WAIT, COMPUTE, EXPOSED, OPTIMIZER, SAMPLES, STARTS, USUAL_COLUMNS };
 enum { FIRST_STEP, STEPS, BEGIN, END, COLUMNS, NUMBERS, BATCH_FIELDS };
 
-/* A tuple of objects, which it takes over; NULL if one of them is. */
-static PyObject *tuple_of(Py_ssize_t count, PyObject **objects) {
-    PyObject *tuple = PyTuple_New(count);
+/* Fills a new tuple with objects, which it takes over; NULL if one of them is. */
+static PyObject *filled(PyObject *tuple, Py_ssize_t count, PyObject **objects) {
     int whole = tuple != NULL;
     for (Py_ssize_t i = 0; i < count; i++) {
         whole = whole && objects[i] != NULL;
@@ -43,13 +42,15 @@ static PyObject *tuple_of(Py_ssize_t count, PyObject **objects) {
     }
     if (!whole)
         Py_CLEAR(tuple);
+    else
+        PyObject_GC_UnTrack(tuple); /* it holds nothing that could lead back to it, and hundreds of thousands are kept */
     return tuple;
 }
 
 /* A Batch of steps of which all the usual columns are known; `numbers` are those of `part`, which it takes over. */
 static PyObject *usual_batch(PyObject *kind, PyObject *part, const uint32_t *numbers, PyObject *first_step, PyObject *steps,
                              double origin, PyObject *columns) {
-    static newfunc make = NULL;
+    allocfunc make = (allocfunc)PyType_GetSlot((PyTypeObject *)kind, Py_tp_alloc);
     Py_ssize_t count = PyLong_AsSsize_t(steps);
     const uint32_t *starts = numbers + STARTS * count;
     double end = origin + ((uint64_t)starts[count - 1] + numbers[count - 1]) / 1e9;
@@ -59,16 +60,7 @@ static PyObject *usual_batch(PyObject *kind, PyObject *part, const uint32_t *num
                                       PyFloat_FromDouble(end),
                                       Py_NewRef(columns),
                                       part};
-    PyObject *tuple = tuple_of(BATCH_FIELDS, fields), *given = tuple == NULL ? NULL : PyTuple_Pack(1, tuple), *made = NULL;
-    if (make == NULL)
-        make = (newfunc)PyType_GetSlot(&PyTuple_Type, Py_tp_new);
-    if (given != NULL)
-        made = make((PyTypeObject *)kind, given, NULL);
-    if (made != NULL)
-        PyObject_GC_UnTrack(made); /* it holds nothing that could lead back to it, and hundreds of thousands are kept */
-    Py_XDECREF(given);
-    Py_XDECREF(tuple);
-    return made;
+    return filled(make((PyTypeObject *)kind, BATCH_FIELDS), BATCH_FIELDS, fields);
 }
 
 /* (rank, worker, Batch) of each worker of a table with the usual columns. */
@@ -96,6 +88,8 @@ static PyObject *usual_told(PyObject *module, PyObject *args) {
         } else {
             part = PySequence_GetSlice(object, place, place + USUAL_COLUMNS * count);
         }
+        if (part != NULL && PyObject_GC_IsTracked(part))
+            PyObject_GC_UnTrack(part); /* as in `filled` */
         if (part != NULL)
             batch = usual_batch(kind, part, (const uint32_t *)view.buf + place, PyList_GetItem(first_steps, i), steps, origin,
                                 columns);
@@ -191,42 +185,41 @@ static PyObject *added(PyObject *before, uint64_t more) {
 /* The column that each of Sums in batches.py is of; -1 where it counts steps. */
 static const int SUMMED[] = {-1, DURATION, SAMPLES, -1, INPUT_WAIT, COMPUTE, EXPOSED, OPTIMIZER, -1, -1, -1, -1};
 
-/* Adds up the usual columns of `count` numbers each; -1 with an error set. */
-static int add_columns(PyObject *numbers, Py_ssize_t count, uint64_t *sums) {
+/* The steps of a batch with the usual columns, all known, whose numbers it adds up (unless `sums` is NULL); 0 for another batch.
+   Numbers with signs are those of which some are not known. */
+static Py_ssize_t add_usual(PyObject *batch, PyObject *usual, uint64_t *sums) {
     Py_buffer view;
-    if (get_numbers(numbers, &view) < 0)
-        return -1;
+    if (PyTuple_GetItem(batch, COLUMNS) != usual)
+        return 0;
+    if (get_numbers(PyTuple_GetItem(batch, NUMBERS), &view) < 0) {
+        PyErr_Clear();
+        return 0;
+    }
     const uint32_t *all = view.buf;
-    int whole = count > 0 && view.len == (Py_ssize_t)sizeof(uint32_t) * USUAL_COLUMNS * count;
-    for (int column = 0; whole && column < STARTS; column++)
+    Py_ssize_t count = PyLong_AsSsize_t(PyTuple_GetItem(batch, STEPS));
+    if (count < 1 || view.len != (Py_ssize_t)sizeof(uint32_t) * USUAL_COLUMNS * count)
+        count = 0;
+    for (int column = 0; sums != NULL && column < STARTS; column++)
         for (Py_ssize_t i = column * count; i < (column + 1) * count; i++)
             sums[column] += all[i];
     PyBuffer_Release(&view);
-    if (!whole)
-        PyErr_SetString(PyExc_ValueError, "columns of different lengths");
-    return whole ? 0 : -1;
+    return count;
 }
 
 /* Earlier sums, in the order of Sums in batches.py, and those of a batch. What counts steps is one object where it is equal. */
-static PyObject *added_sums(PyObject *before, PyObject *numbers, Py_ssize_t count) {
+static PyObject *added_sums(PyObject *before, Py_ssize_t count, const uint64_t *sums) {
     PyObject *found[12] = {NULL};
-    uint64_t sums[STARTS] = {0};
     if (before == NULL || !PyTuple_Check(before) || PyTuple_Size(before) != 12) {
         if (!PyErr_Occurred())
             PyErr_SetString(PyExc_TypeError, "not twelve sums");
         return NULL;
     }
-    if (add_columns(numbers, count, sums) < 0)
-        return NULL;
     for (int i = 0; i < 12; i++) {
         PyObject *known = PyTuple_GetItem(before, i);
         int as_steps = i > 0 && SUMMED[i] < 0 && known == PyTuple_GetItem(before, 0);
         found[i] = as_steps ? Py_XNewRef(found[0]) : added(known, SUMMED[i] < 0 ? (uint64_t)count : sums[SUMMED[i]]);
     }
-    PyObject *made = tuple_of(12, found);
-    if (made != NULL)
-        PyObject_GC_UnTrack(made);
-    return made;
+    return filled(PyTuple_New(12), 12, found);
 }
 
 /* Calls a method that gives nothing; -1 with an error set. */
@@ -260,10 +253,8 @@ static int extend_quantiles(PyObject *quantiles, PyObject *numbers, Py_ssize_t c
         PyErr_Clear(); /* an array of another kind */
         failed = call(quantiles, n_extend, part) < 0;
     } else if (!failed) {
-        Py_ssize_t known = get_size(quantiles, n_count), room = get_size(quantiles, n_room);
-        failed = known < 0 || room < 0 || set_size(quantiles, n_count, known + count) < 0;
-        if (!failed && PySequence_Size(joined) > room)
-            failed = call(quantiles, n_settle, NULL) < 0;
+        Py_ssize_t room = get_size(quantiles, n_room);
+        failed = room < 0 || (PySequence_Size(joined) > room && call(quantiles, n_settle, NULL) < 0);
     }
     Py_XDECREF(joined);
     Py_XDECREF(waiting);
@@ -289,20 +280,17 @@ static int keep_sums(PyObject *steps, PyObject *sums, Py_ssize_t most) {
 /* Appends to `batches`, and drops the oldest while the rest holds `recent` steps. */
 static int keep_batch(PyObject *steps, PyObject *batch, Py_ssize_t count, Py_ssize_t recent) {
     PyObject *batches = PyObject_GetAttr(steps, n_batches);
-    Py_ssize_t kept = get_size(steps, n_kept_steps) + count;
-    int failed = batches == NULL || kept < count || call(batches, n_append, batch) < 0;
-    while (!failed) {
-        PyObject *oldest = PySequence_GetItem(batches, 0);
-        Py_ssize_t size = oldest == NULL ? -1 : PyLong_AsSsize_t(PyTuple_GetItem(oldest, STEPS));
-        Py_XDECREF(oldest);
-        if (size < 0 || kept - size < recent) {
-            failed = size < 0;
+    Py_ssize_t kept = get_size(steps, n_kept_steps) + count, old = 0;
+    int failed = batches == NULL || kept < count || PyList_Append(batches, batch) < 0;
+    while (!failed && kept > recent) {
+        Py_ssize_t size = PyLong_AsSsize_t(PyTuple_GetItem(PyList_GetItem(batches, old), STEPS));
+        failed = size < 0;
+        if (kept - size < recent)
             break;
-        }
         kept -= size;
-        failed = call(batches, n_popleft, NULL) < 0;
+        old++;
     }
-    failed = failed || set_size(steps, n_kept_steps, kept) < 0;
+    failed = failed || (old > 0 && PyList_SetSlice(batches, 0, old, NULL) < 0) || set_size(steps, n_kept_steps, kept) < 0;
     Py_XDECREF(batches);
     return failed ? -1 : 0;
 }
@@ -319,17 +307,14 @@ static int note_durations(PyObject *steps, PyObject *numbers, Py_ssize_t count, 
     return failed ? -1 : 0;
 }
 
-/* RankSteps.add of a batch with the usual columns. */
+/* RankSteps.add of a batch of `count` steps with the usual columns, which add up to `more`. */
 static int add_batch(PyObject *steps, PyObject *worker, PyObject *batch, PyObject *epoch, Py_ssize_t prefix, Py_ssize_t recent,
-                     int summed) {
-    PyObject *numbers = PyTuple_GetItem(batch, NUMBERS);
-    PyObject *before = PyObject_GetAttr(steps, n_sums);
-    Py_ssize_t count = PyLong_AsSsize_t(PyTuple_GetItem(batch, STEPS)), micro = get_size(steps, n_micro_batches);
-    PyObject *sums = added_sums(before, numbers, count);
+                     int summed, Py_ssize_t count, const uint64_t *more) {
+    PyObject *before = PyObject_GetAttr(steps, n_sums), *sums = added_sums(before, count, more);
     Py_ssize_t told = sums == NULL ? -1 : PyLong_AsSsize_t(PyTuple_GetItem(before, 0));
-    PyObject *last = PyNumber_Add(PyTuple_GetItem(batch, FIRST_STEP), PyTuple_GetItem(batch, STEPS)), *one = PyLong_FromLong(1);
-    PyObject *last_step = last == NULL || one == NULL ? NULL : PyNumber_Subtract(last, one);
-    int failed = told < 0 || count < 1 || micro < 0 || last_step == NULL;
+    long long first_step = PyLong_AsLongLong(PyTuple_GetItem(batch, FIRST_STEP));
+    PyObject *last_step = PyLong_FromLongLong(first_step + count - 1);
+    int failed = told < 0 || last_step == NULL || PyErr_Occurred();
     if (!failed && told < prefix) {
         PyObject *first = PyObject_GetAttr(steps, n_first_batches);
         failed = first == NULL || PyList_Append(first, batch) < 0 ||
@@ -339,14 +324,12 @@ static int add_batch(PyObject *steps, PyObject *worker, PyObject *batch, PyObjec
     failed = failed || PyObject_SetAttr(steps, n_sums, sums) < 0;
     if (!failed && told + count > prefix)
         failed = keep_sums(steps, sums, prefix * 12) < 0;
-    failed = failed || note_durations(steps, numbers, count, summed) < 0 ||
-             set_size(steps, n_micro_batches, micro + count) < 0 || keep_batch(steps, batch, count, recent) < 0 ||
-             PyObject_SetAttr(steps, n_worker, worker) < 0 || PyObject_SetAttr(steps, n_last_step, last_step) < 0 ||
+    failed = failed || note_durations(steps, PyTuple_GetItem(batch, NUMBERS), count, summed) < 0 ||
+             keep_batch(steps, batch, count, recent) < 0 || PyObject_SetAttr(steps, n_worker, worker) < 0 ||
+             PyObject_SetAttr(steps, n_last_step, last_step) < 0 ||
              PyObject_SetAttr(steps, n_last_end, PyTuple_GetItem(batch, END)) < 0 ||
              (epoch != Py_None && PyObject_SetAttr(steps, n_epoch, epoch) < 0);
     Py_XDECREF(last_step);
-    Py_XDECREF(one);
-    Py_XDECREF(last);
     Py_XDECREF(sums);
     Py_XDECREF(before);
     return failed ? -1 : 0;
@@ -364,22 +347,15 @@ static int get_told(PyObject *row, PyObject **rank, PyObject **worker, PyObject 
     return 0;
 }
 
-/* Whether a batch has the usual columns, all known. Numbers with signs are those of which some are not. */
-static int is_usual(PyObject *batch, PyObject *usual) {
-    Py_buffer view;
-    if (PyTuple_GetItem(batch, COLUMNS) != usual)
-        return 0;
-    if (get_numbers(PyTuple_GetItem(batch, NUMBERS), &view) < 0) {
-        PyErr_Clear();
-        return 0;
-    }
-    Py_ssize_t count = PyLong_AsSsize_t(PyTuple_GetItem(batch, STEPS));
-    int whole = count > 0 && view.len == (Py_ssize_t)sizeof(uint32_t) * USUAL_COLUMNS * count;
-    PyBuffer_Release(&view);
-    return whole;
+/* Twelve sums, in the order of Sums in batches.py. */
+static PyObject *twelve(uint64_t steps, const uint64_t *sums) {
+    PyObject *found[12];
+    for (int i = 0; i < 12; i++)
+        found[i] = PyLong_FromUnsignedLongLong(SUMMED[i] < 0 ? steps : sums[SUMMED[i]]);
+    return filled(PyTuple_New(12), 12, found);
 }
 
-/* The sums of batches, in the order of Sums in batches.py; None where one has not the usual columns. */
+/* The sums of batches; None where one has not the usual columns. */
 static PyObject *sums_of(PyObject *module, PyObject *args) {
     PyObject *batches, *usual;
     uint64_t steps = 0, sums[STARTS] = {0};
@@ -390,24 +366,20 @@ static PyObject *sums_of(PyObject *module, PyObject *args) {
         PyObject *batch = PyList_GetItem(batches, i);
         if (!PyTuple_Check(batch) || PyTuple_Size(batch) != BATCH_FIELDS)
             return PyErr_Format(PyExc_TypeError, "not a list of batches");
-        if (!is_usual(batch, usual))
+        Py_ssize_t count = add_usual(batch, usual, sums);
+        if (count == 0)
             return Py_NewRef(Py_None);
-        Py_ssize_t count = PyLong_AsSsize_t(PyTuple_GetItem(batch, STEPS));
-        if (add_columns(PyTuple_GetItem(batch, NUMBERS), count, sums) < 0)
-            return NULL;
         steps += (uint64_t)count;
     }
-    PyObject *found[12];
-    for (int i = 0; i < 12; i++)
-        found[i] = PyLong_FromUnsignedLongLong(SUMMED[i] < 0 ? steps : sums[SUMMED[i]]);
-    return tuple_of(12, found);
+    return twelve(steps, sums);
 }
 
-/* Each batch to the steps of its rank, which are made where they are not there yet. */
+/* Each batch to the steps of its rank, which are made where they are not there yet. Gives the sums of all batches, as sums_of. */
 static PyObject *add_batches(PyObject *module, PyObject *args) {
     PyObject *ranks, *told, *epoch, *make, *usual;
     Py_ssize_t prefix, recent;
-    int summed;
+    uint64_t all = 0, total[STARTS] = {0};
+    int summed, all_usual = 1;
     (void)module;
     if (!PyArg_ParseTuple(args, "O!O!OOOnnp", &PyDict_Type, &ranks, &PyList_Type, &told, &epoch, &make, &usual, &prefix, &recent,
                           &summed))
@@ -422,19 +394,25 @@ static PyObject *add_batches(PyObject *module, PyObject *args) {
             Py_CLEAR(steps);
         if (steps == NULL)
             return NULL;
+        uint64_t sums[STARTS] = {0};
+        Py_ssize_t count = add_usual(batch, usual, sums);
         int failed;
-        if (is_usual(batch, usual)) {
-            failed = add_batch(steps, worker, batch, epoch, prefix, recent, summed) < 0;
+        if (count > 0) {
+            failed = add_batch(steps, worker, batch, epoch, prefix, recent, summed, count, sums) < 0;
+            all += (uint64_t)count;
+            for (int column = 0; column < STARTS; column++)
+                total[column] += sums[column];
         } else {
             PyObject *result = PyObject_CallMethodObjArgs(steps, n_add, batch, worker, epoch, summed ? Py_True : Py_False, NULL);
             failed = result == NULL;
+            all_usual = 0;
             Py_XDECREF(result);
         }
         Py_DECREF(steps);
         if (failed)
             return NULL;
     }
-    return Py_NewRef(Py_None);
+    return all_usual ? twelve(all, total) : Py_NewRef(Py_None);
 }
 
 /* Whether no batch begins before the end of what its rank has of the same worker. */
@@ -450,9 +428,9 @@ static PyObject *all_new(PyObject *module, PyObject *args) {
             return NULL;
         if ((steps = PyDict_GetItemWithError(ranks, rank)) == NULL)
             continue;
-        PyObject *last = PyObject_GetAttr(steps, n_last_step), *known = PyObject_GetAttr(steps, n_worker);
-        int old = last == NULL || known == NULL ? -1 : PyObject_RichCompareBool(PyTuple_GetItem(batch, FIRST_STEP), last, Py_LE);
-        if (old > 0)
+        PyObject *last = PyObject_GetAttr(steps, n_last_step), *known = NULL;
+        int old = last == NULL ? -1 : PyObject_RichCompareBool(PyTuple_GetItem(batch, FIRST_STEP), last, Py_LE);
+        if (old > 0 && (known = PyObject_GetAttr(steps, n_worker)) != NULL)
             old = PyObject_RichCompareBool(known, worker, Py_EQ);
         new = old < 0 ? -1 : !old;
         Py_XDECREF(known);
@@ -461,12 +439,15 @@ static PyObject *all_new(PyObject *module, PyObject *args) {
     return new < 0 || PyErr_Occurred() ? NULL : PyBool_FromLong(new);
 }
 
-/* Takes what was waited into the rows of ranks, from `begin` on, until a batch does not follow what is there: (its place, ready). */
+/* Takes what was waited into the rows of ranks, which begin with `next_step`, from `place` on until a batch does not follow what is
+   there: (its place, ranks that have all of the next block since). */
 static PyObject *arrive(PyObject *module, PyObject *args) {
     PyObject *ranks, *told, *lead, *usual;
-    Py_ssize_t place, until, most, ready = 0;
+    Py_ssize_t place, block, most, ready = 0;
+    long long next_step;
     (void)module;
-    if (!PyArg_ParseTuple(args, "O!O!nOOnn", &PyDict_Type, &ranks, &PyList_Type, &told, &place, &lead, &usual, &until, &most))
+    if (!PyArg_ParseTuple(args, "O!O!nOOLnn", &PyDict_Type, &ranks, &PyList_Type, &told, &place, &lead, &usual, &next_step, &block,
+                          &most))
         return NULL;
     for (; place < PyList_Size(told); place++) {
         PyObject *rank, *worker, *batch;
@@ -476,15 +457,14 @@ static PyObject *arrive(PyObject *module, PyObject *args) {
         int same = PyObject_RichCompareBool(rank, lead, Py_EQ);
         if (PyErr_Occurred())
             return NULL;
-        if (arrival == NULL || same || !is_usual(batch, usual))
+        Py_ssize_t count = arrival == NULL || same ? 0 : add_usual(batch, usual, NULL);
+        if (count == 0)
             break;
-        PyObject *waits = PyObject_GetAttr(arrival, n_waits), *numbers = PyTuple_GetItem(batch, NUMBERS), *part = NULL, *joined;
-        Py_ssize_t waiting = waits == NULL ? -1 : PySequence_Size(waits), first = get_size(arrival, n_first_step);
-        Py_ssize_t count = PyLong_AsSsize_t(PyTuple_GetItem(batch, STEPS)), before = first + waiting;
-        Py_ssize_t begin = PyLong_AsSsize_t(PyTuple_GetItem(batch, FIRST_STEP));
-        int follows = begin == before && waiting + count <= most;
+        PyObject *waits = PyObject_GetAttr(arrival, n_waits), *part = NULL, *joined;
+        Py_ssize_t waiting = waits == NULL ? -1 : PySequence_Size(waits);
+        int follows = PyLong_AsLongLong(PyTuple_GetItem(batch, FIRST_STEP)) == next_step + waiting && waiting + count <= most;
         if (!PyErr_Occurred() && follows)
-            part = PySequence_GetSlice(numbers, EXPOSED * count, (EXPOSED + 1) * count);
+            part = PySequence_GetSlice(PyTuple_GetItem(batch, NUMBERS), EXPOSED * count, (EXPOSED + 1) * count);
         joined = part == NULL ? NULL : PySequence_InPlaceConcat(waits, part);
         Py_XDECREF(part);
         Py_XDECREF(waits);
@@ -495,7 +475,7 @@ static PyObject *arrive(PyObject *module, PyObject *args) {
             break;
         }
         Py_DECREF(joined);
-        ready += before < until && until <= before + count;
+        ready += waiting < block && block <= waiting + count;
     }
     return Py_BuildValue("nn", place, ready);
 }
@@ -504,7 +484,7 @@ static PyObject *arrive(PyObject *module, PyObject *args) {
 static int64_t add_waits(PyObject *waits, uint32_t *least, Py_ssize_t block) {
     Py_buffer view;
     int64_t sum = -1;
-    if (get_numbers(waits, &view) < 0)
+    if (waits == NULL || get_numbers(waits, &view) < 0)
         return -1;
     if (view.len / (Py_ssize_t)sizeof(uint32_t) >= block) {
         const uint32_t *numbers = view.buf;
@@ -518,22 +498,22 @@ static int64_t add_waits(PyObject *waits, uint32_t *least, Py_ssize_t block) {
     return sum;
 }
 
-/* Takes the first `block` waits off a rank; whether it has as many more, -1 with an error set. */
-static int next_block(PyObject *arrival, Py_ssize_t block) {
-    PyObject *waits = PyObject_GetAttr(arrival, n_waits);
-    Py_ssize_t first = get_size(arrival, n_first_step), left = -1;
-    if (waits != NULL && !PyErr_Occurred() && PySequence_DelSlice(waits, 0, block) == 0 &&
-        set_size(arrival, n_first_step, first + block) == 0)
-        left = PySequence_Size(waits);
-    Py_XDECREF(waits);
-    return left < 0 ? -1 : left >= block;
+/* Takes the first `block` waits off each of `count` ranks; how many have as many more, -1 with an error set. */
+static Py_ssize_t next_block(PyObject **waits, Py_ssize_t count, Py_ssize_t block) {
+    Py_ssize_t ready = 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        if (PySequence_DelSlice(waits[i], 0, block) < 0)
+            return -1;
+        ready += PySequence_Size(waits[i]) >= block;
+    }
+    return ready;
 }
 
 /* (sum of each rank's waits, sum of the least waits of any, ranks that are ready again) of the next block, which is taken off;
    None, and nothing is changed, where some wait is not known. */
 static PyObject *join_block(PyObject *module, PyObject *args) {
-    PyObject *ranks, *rank, *arrival, *sums = NULL;
-    Py_ssize_t block, place = 0, ready = 0, row = 0;
+    PyObject *ranks, *rank, *arrival, *found = NULL;
+    Py_ssize_t block, place = 0, count = 0;
     (void)module;
     if (!PyArg_ParseTuple(args, "O!n", &PyDict_Type, &ranks, &block))
         return NULL;
@@ -541,43 +521,36 @@ static PyObject *join_block(PyObject *module, PyObject *args) {
         PyErr_SetString(PyExc_ValueError, "a block has steps");
         return NULL;
     }
+    PyObject *sums = PyList_New(PyDict_Size(ranks)), **waits = PyMem_Calloc((size_t)PyDict_Size(ranks) + 1, sizeof(PyObject *));
     uint32_t *least = PyMem_Malloc((size_t)block * sizeof(uint32_t));
-    if (least == NULL)
-        return PyErr_NoMemory();
-    memset(least, 0xff, (size_t)block * sizeof(uint32_t));
-    sums = PyList_New(PyDict_Size(ranks));
-    int failed = sums == NULL, unknown = 0;
-    while (!failed && !unknown && PyDict_Next(ranks, &place, &rank, &arrival)) {
-        PyObject *waits = PyObject_GetAttr(arrival, n_waits);
-        int64_t sum = waits == NULL ? -1 : add_waits(waits, least, block);
-        failed = waits == NULL;
-        Py_XDECREF(waits);
-        if (sum < 0) {
-            unknown = 1;
-        } else {
-            PyObject *number = PyLong_FromLongLong(sum);
-            failed = number == NULL || PyList_SetItem(sums, row++, number) < 0;
-        }
+    int known = sums != NULL && waits != NULL && least != NULL;
+    if (known)
+        memset(least, 0xff, (size_t)block * sizeof(uint32_t));
+    else
+        PyErr_NoMemory();
+    while (known && PyDict_Next(ranks, &place, &rank, &arrival)) {
+        waits[count] = PyObject_GetAttr(arrival, n_waits);
+        int64_t sum = add_waits(waits[count], least, block);
+        PyObject *number = sum < 0 ? NULL : PyLong_FromLongLong(sum);
+        known = number != NULL && PyList_SetItem(sums, count, number) == 0;
+        count++;
     }
-    if (!failed && unknown) {
-        PyErr_Clear();
-        Py_DECREF(sums);
-        PyMem_Free(least);
-        return Py_NewRef(Py_None);
-    }
-    for (place = 0; !failed && PyDict_Next(ranks, &place, &rank, &arrival);) {
-        int again = next_block(arrival, block);
-        failed = again < 0;
-        ready += again > 0;
-    }
+    Py_ssize_t ready = known ? next_block(waits, count, block) : -1;
     uint64_t transfer = 0;
-    for (Py_ssize_t i = 0; i < block; i++)
+    for (Py_ssize_t i = 0; known && i < block; i++)
         transfer += least[i];
+    if (ready >= 0) {
+        found = Py_BuildValue("OKn", sums, (unsigned long long)transfer, ready);
+    } else if (!known && (!PyErr_Occurred() || PyErr_ExceptionMatches(PyExc_TypeError))) {
+        PyErr_Clear();
+        found = Py_NewRef(Py_None);
+    }
+    for (Py_ssize_t i = 0; waits != NULL && i < count; i++)
+        Py_XDECREF(waits[i]);
+    PyMem_Free(waits);
     PyMem_Free(least);
-    if (!failed)
-        return Py_BuildValue("NKn", sums, (unsigned long long)transfer, ready);
     Py_XDECREF(sums);
-    return NULL;
+    return found;
 }
 
 static const struct {
@@ -589,26 +562,21 @@ static const struct {
     {&n_first_batches, "first_batches"},
     {&n_durations, "durations"},
     {&n_values, "values"},
-    {&n_count, "count"},
     {&n_room, "room"},
     {&n_settle, "settle"},
-    {&n_micro_batches, "micro_batches"},
-    {&n_summed_steps, "summed_steps"},
     {&n_batches, "batches"},
     {&n_kept_steps, "kept_steps"},
     {&n_checkpoints, "checkpoints"},
     {&n_frombytes, "frombytes"},
     {&n_thin, "thin"},
-    {&n_append, "append"},
-    {&n_popleft, "popleft"},
     {&n_worker, "worker"},
     {&n_last_step, "last_step"},
     {&n_last_end, "last_end"},
     {&n_epoch, "epoch"},
+    {&n_summed_steps, "summed_steps"},
     {&n_add, "add"},
     {&n_extend, "extend"},
     {&n_waits, "waits"},
-    {&n_first_step, "first_step"},
 };
 
 static PyMethodDef functions[] = {

@@ -27,10 +27,18 @@ def add_batches(
     recent: int,
     summed: bool,
     /,
-) -> None: ...
+) -> Sums | None: ...
 def sums_of(batches: list[Batch], usual: tuple[str, ...], /) -> Sums | None: ...
 def all_new(ranks: dict[int, Any], told: list[Any], /) -> bool: ...
 def arrive(
-    ranks: dict[int, Any], told: list[Any], place: int, lead: int | None, usual: tuple[str, ...], until: int, most: int, /
+    ranks: dict[int, Any],
+    told: list[Any],
+    place: int,
+    lead: int | None,
+    usual: tuple[str, ...],
+    next_step: int,
+    block: int,
+    most: int,
+    /,
 ) -> tuple[int, int]: ...
 def join_block(ranks: dict[int, Any], block: int, /) -> tuple[list[int], int, int] | None: ...

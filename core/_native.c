@@ -114,54 +114,54 @@ static int add_at(PyObject *object, Py_ssize_t first, const uint64_t *numbers, P
 }
 
 enum { DURATIONS = 0, SAMPLES = 5 };
+enum { NUMBERS = 5 };
 
-/* Adds the durations and the samples of rows with the usual columns, and their number, to three arrays from `first` on. */
+/* Adds the durations and the samples of batches with the usual columns, and their number, to three arrays from `first` on. */
 static PyObject *add_table(PyObject *module, PyObject *args) {
-    PyObject *durations, *samples, *reports, *rows;
+    PyObject *durations, *samples, *reports, *batches;
     Py_ssize_t first, count;
     (void)module;
-    if (!PyArg_ParseTuple(args, "OOOnO!n", &durations, &samples, &reports, &first, &PyList_Type, &rows, &count))
+    if (!PyArg_ParseTuple(args, "OOOnO!n", &durations, &samples, &reports, &first, &PyList_Type, &batches, &count))
         return NULL;
     if (count < 1)
-        return PyErr_Format(PyExc_ValueError, "rows without numbers");
+        return PyErr_Format(PyExc_ValueError, "batches without steps");
     uint64_t *sums = PyMem_Calloc(3 * (size_t)count, sizeof(uint64_t));
     if (sums == NULL)
         return PyErr_NoMemory();
     int failed = 0;
-    for (Py_ssize_t row = 0; !failed && row < PyList_Size(rows); row++) {
-        PyObject *numbers = PyList_GetItem(rows, row);
+    for (Py_ssize_t row = 0; !failed && row < PyList_Size(batches); row++) {
+        PyObject *numbers = PyTuple_GetItem(PyList_GetItem(batches, row), NUMBERS);
         failed = add_row(numbers, sums, DURATIONS * count, count) < 0 || add_row(numbers, sums + count, SAMPLES * count, count) < 0;
     }
     for (Py_ssize_t i = 0; i < count; i++)
-        sums[2 * count + i] = (uint64_t)PyList_Size(rows);
+        sums[2 * count + i] = (uint64_t)PyList_Size(batches);
     failed = failed || add_at(durations, first, sums, count) < 0 || add_at(samples, first, sums + count, count) < 0 ||
              add_at(reports, first, sums + 2 * count, count) < 0;
     PyMem_Free(sums);
     return failed ? NULL : Py_NewRef(Py_None);
 }
 
-/* columns[c][first + i] += amounts[c] * weights[i] */
+/* Rows from `first` on, of as many cells as there are amounts: cell[c] of row i += amounts[c] * weights[i] */
 static PyObject *spread(PyObject *module, PyObject *args) {
-    PyObject *columns, *amounts, *weights;
+    PyObject *cells, *amounts, *weights;
     Py_ssize_t first;
+    Py_buffer view;
     (void)module;
-    if (!PyArg_ParseTuple(args, "O!nO!O!", &PyList_Type, &columns, &first, &PyTuple_Type, &amounts, &PyTuple_Type, &weights))
+    if (!PyArg_ParseTuple(args, "OnO!O!", &cells, &first, &PyTuple_Type, &amounts, &PyTuple_Type, &weights) ||
+        PyObject_GetBuffer(cells, &view, PyBUF_CONTIG | PyBUF_FORMAT) < 0)
         return NULL;
-    Py_ssize_t count = PyTuple_Size(weights);
-    for (Py_ssize_t column = 0; column < PyList_Size(columns); column++) {
-        PyObject *values = PyList_GetItem(columns, column), *amount = PyTuple_GetItem(amounts, column);
-        double of_all = amount == NULL ? -1.0 : PyFloat_AsDouble(amount);
-        for (Py_ssize_t i = 0; i < count && !PyErr_Occurred(); i++) {
-            double weight = PyFloat_AsDouble(PyTuple_GetItem(weights, i)), part = of_all * weight;
-            PyObject *before = PyList_GetItem(values, first + i);
-            PyObject *sum = before == NULL ? NULL : PyFloat_FromDouble(PyFloat_AsDouble(before) + part);
-            if (sum == NULL || PyList_SetItem(values, first + i, sum) < 0)
-                break;
-        }
-        if (PyErr_Occurred())
-            return NULL;
+    Py_ssize_t wide = PyTuple_Size(amounts), rows = PyTuple_Size(weights);
+    int fits = view.itemsize == 8 && strcmp(view.format, "d") == 0 && first >= 0 && (first + rows) * wide <= view.len / 8;
+    if (!fits)
+        PyErr_SetString(PyExc_ValueError, "not an array of doubles with room for the amounts");
+    double *cell = (double *)view.buf + first * wide;
+    for (Py_ssize_t row = 0; fits && row < rows; row++) {
+        double weight = PyFloat_AsDouble(PyTuple_GetItem(weights, row));
+        for (Py_ssize_t column = 0; column < wide; column++)
+            *cell++ += PyFloat_AsDouble(PyTuple_GetItem(amounts, column)) * weight;
     }
-    return Py_NewRef(Py_None);
+    PyBuffer_Release(&view);
+    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
 }
 
 /* One place of all tuples added up, as far as it holds small integers; 0 where it does not. */
@@ -219,8 +219,8 @@ static PyObject *tuple_sums(PyObject *module, PyObject *tuples) {
 static PyMethodDef functions[] = {
     {"column_sums", column_sums, METH_VARARGS, "The sum of each column of `count` numbers but the last."},
     {"row_sums", row_sums, METH_VARARGS, "The sums over rows of each of `length` numbers from `begin` on."},
-    {"add_table", add_table, METH_VARARGS, "Adds durations, samples and number of rows to three arrays."},
-    {"spread", spread, METH_VARARGS, "Adds amounts to columns, each by its weights."},
+    {"add_table", add_table, METH_VARARGS, "Adds durations, samples and number of batches to three arrays."},
+    {"spread", spread, METH_VARARGS, "Adds amounts to rows of cells, by the rows' weights."},
     {"tuple_sums", tuple_sums, METH_O, "The sums of tuples, place by place."},
     {NULL, NULL, 0, NULL},
 };

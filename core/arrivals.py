@@ -46,9 +46,8 @@ class Episode:
 
 @dataclass(slots=True)
 class Arrival:
-    """One rank's waits that are not joined yet, from `first_step` on, and its test."""
+    """One rank's waits that are not joined yet, and its test."""
 
-    first_step: int
     waits: Int64s = field(default_factory=lambda: array("I"))
     """Unsigned while all are known; signed, with UNKNOWN, else."""
     late: Shift = field(default_factory=Shift)
@@ -118,8 +117,8 @@ class Arrivals:
         while place < len(told):
             if compiled_fold is not None:
                 # Nearly all follow what is there, and there are thousands a second.
-                lead, until = next(iter(self.ranks), None), self.next_step + self.block
-                place, ready = compiled_fold.arrive(self.ranks, told, place, lead, USUAL, until, _MAX_PENDING)
+                lead, begun = next(iter(self.ranks), None), (self.next_step, self.block)
+                place, ready = compiled_fold.arrive(self.ranks, told, place, lead, USUAL, *begun, _MAX_PENDING)
                 self.ready += ready
             if place < len(told):
                 self._add(told[place][0], told[place][2])
@@ -131,14 +130,14 @@ class Arrivals:
         """Its length, and who is ready for it, since the first ranks may have come before it was known how many there are."""
         block = BLOCK * (1 if expected <= MANY_RANKS else 2 if expected <= VERY_MANY_RANKS else 4)
         if block != self.block:
-            self.block, until = block, self.next_step + block
-            self.ready = sum(arrival.first_step + len(arrival.waits) >= until for arrival in self.ranks.values())
+            self.block = block
+            self.ready = sum(len(arrival.waits) >= block for arrival in self.ranks.values())
 
     def _add(self, rank: int, batch: Batch) -> None:
         arrival = self.ranks.get(rank)
         if arrival is None:
-            arrival = self.ranks[rank] = Arrival(first_step=self.next_step)
-        before = arrival.first_step + len(arrival.waits)
+            arrival = self.ranks[rank] = Arrival()
+        before = self.next_step + len(arrival.waits)
         if batch.first_step - before > _MAX_PENDING:
             self._restart(batch.first_step)
             arrival, before = self.ranks[rank], batch.first_step
@@ -153,13 +152,13 @@ class Arrivals:
             self.durations.extend(batch.durations_ns[told:])
         self.ready += before < self.next_step + self.block <= before + skipped + count
         if len(arrival.waits) > _MAX_PENDING and self.ready < max(self.expected, len(self.ranks)):
-            self._restart(arrival.first_step + len(arrival.waits))
+            self._restart(self.next_step + len(arrival.waits))
 
     def _restart(self, step: int) -> None:
         """Gives up what could not be joined, and the evidence with it."""
         self.next_step, self.ready, self.durations, self.suspects = step, 0, [], set()
         self.trimmed_noise.before, self.mean_noise.before = [], []
-        self.ranks = {rank: Arrival(first_step=step) for rank in self.ranks}
+        self.ranks = {rank: Arrival() for rank in self.ranks}
 
     def _join(self) -> None:
         block = self.block
@@ -189,7 +188,6 @@ class Arrivals:
             waits = arrival.waits
             rows.append(waits[:block])
             del waits[:block]
-            arrival.first_step += block
             self.ready += len(waits) >= block
         return rows
 

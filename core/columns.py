@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from array import array
+from typing import TYPE_CHECKING
+
 from distmon.core.step_table import UInt32s
+
+if TYPE_CHECKING:
+    Floats = array[float]
+else:
+    Floats = array  # Python 3.11 cannot subscript it, and the states' codec resolves annotations
 
 try:
     from distmon.core import _fold, _native
@@ -25,11 +33,13 @@ def tuple_sums_python(tuples: list[tuple[int, ...]]) -> tuple[int, ...]:
     return tuple(map(sum, zip(*tuples, strict=True)))
 
 
-def spread_python(columns: list[list[float]], first: int, amounts: tuple[float, ...], weights: tuple[float, ...]) -> None:
-    """Adds each amount to its column from `first` on, in parts by weight."""
-    for column, amount in zip(columns, amounts, strict=True):
-        for place, weight in enumerate(weights, first):
-            column[place] += amount * weight
+def spread_python(cells: Floats, first: int, amounts: tuple[float, ...], weights: tuple[float, ...]) -> None:
+    """Adds each amount to its column of the rows from `first` on, in parts by weight."""
+    place = first * len(amounts)
+    for weight in weights:
+        for amount in amounts:
+            cells[place] += amount * weight
+            place += 1
 
 
 compiled_fold, compiled_columns = _fold, _native

@@ -379,16 +379,27 @@ def _node_sampled(state: SessionState, event: ev.NodeSampled) -> None:
     if node.sample is not None and event.at - node.sample.at > max(SILENT_S, 3 * (node.least_interval_s or 0.0)):
         node.strains.clear()  # what was before says nothing of now
     node.sample = event
-    node.cpu_history.append((event.at, event.cpu_percent))
+    at, cpu_percent, interval_s, power_w = event.at, event.cpu_percent, event.interval_s, None
+    node.cpu_history.append((at, cpu_percent))
     node.strains.append(strain_of(event))
-    if event.cpu_percent is not None:
-        node.cpu_percent_seconds += event.cpu_percent * event.interval_s
-        node.cpu_seconds += event.interval_s
-    _add_cores(node, event.cores_percent, event.interval_s)
-    stands_for_s = _stands_for_s(node, event.interval_s)
+    if cpu_percent is not None:
+        node.cpu_percent_seconds += cpu_percent * interval_s
+        node.cpu_seconds += interval_s
+    if event.cores_percent:
+        _add_cores(node, event.cores_percent, interval_s)
+    stands_for_s = _stands_for_s(node, interval_s)
     for zone in event.temperatures:
         _add_temperature(node.temperatures.setdefault(zone.name, TemperatureMeans()), zone.celsius, stands_for_s)
-    idle = event.at - state.stepped_until > IDLE_AFTER_S
+    if event.power or event.gpus:
+        power_w = node_power_w(event)
+        _add_power(node, event, stands_for_s, idle=at - state.stepped_until > IDLE_AFTER_S)
+    node.power_history.append((at, power_w))
+    if event.gpus:
+        node.gpu_history.append((at, gpu_utilization_percent(event)))
+
+
+def _add_power(node: NodeState, event: ev.NodeSampled, stands_for_s: float, *, idle: bool) -> None:
+    """`idle`: no step is trained."""
     for rail in event.power:
         total = node.rails.setdefault(rail.name, RailEnergy())
         total.within = rail.within
@@ -404,9 +415,6 @@ def _node_sampled(state: SessionState, event: ev.NodeSampled) -> None:
             joules = _add_gpu(node.gpus.setdefault(gpu.index, GpuMeans()), gpu, event.interval_s, stands_for_s)
             if idle:
                 node.idle_joules += joules
-    node.power_history.append((event.at, node_power_w(event)))
-    if event.gpus:
-        node.gpu_history.append((event.at, gpu_utilization_percent(event)))
 
 
 def _stands_for_s(node: NodeState, interval_s: float) -> float:
@@ -506,15 +514,15 @@ def _ticked(state: SessionState, event: ev.Ticked) -> None:
 
 def _hear(state: SessionState, name: str) -> NodeState:
     """Something came from a node."""
-    node = _node(state, name)
+    node, now = _node(state, name), state.now
     if node.lost_since is not None:
-        node.silences.append((node.lost_since, state.now))
-        silence = state.now - node.lost_since
+        node.silences.append((node.lost_since, now))
+        silence = now - node.lost_since
         node.lost_since = None
-        _say(state, state.now, "info", f"node {node.host or name} is back after {silence:.0f} s", None, node.host)
-    if state.now - node.last_heard > SILENT_S:
-        node.heard_since = state.now
-    node.last_heard = state.now
+        _say(state, now, "info", f"node {node.host or name} is back after {silence:.0f} s", None, node.host)
+    if now - node.last_heard > SILENT_S:
+        node.heard_since = now
+    node.last_heard = now
     return node
 
 

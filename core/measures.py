@@ -265,7 +265,7 @@ def throughput_history(state: SessionState) -> list[tuple[float, float | None]]:
         return []
     end = min(r.last_end for r in generation.ranks.values() if r.last_end is not None)
     width = history.width_s
-    values = history.columns["samples"][: int((end - history.origin) / width)]
+    values = history.column("samples")[: int((end - history.origin) / width)]
     first = next((i for i, v in enumerate(values) if v), len(values))
     return [(history.origin + (i + 0.5) * width, v / width) for i, v in enumerate(values[first:], first)]
 

@@ -42,12 +42,17 @@ class Quantiles:
     Bins are cut from the bits of the numbers, as HdrHistogram does it, since the logarithms that others use cost five times that.
     """
 
-    count: int = 0
+    binned: int = 0
     values: Numbers = field(default_factory=lambda: array("I"))
     """Not yet in bins."""
     bins: Counter[int] = field(default_factory=Counter)
     room: int = EXACT_LIMIT
     """So many values may wait."""
+
+    @property
+    def count(self) -> int:
+        """Of all values."""
+        return self.binned + len(self.values)
 
     def extend(self, values: Iterable[float]) -> None:
         """Adds positive numbers."""
@@ -60,25 +65,25 @@ class Quantiles:
             # Not all are whole and small.
             waiting = self.values = array("d", waiting[:before])
             waiting.extend(float(value) for value in kept)
-        self.count += len(waiting) - before
         if len(waiting) > self.room:
             self.settle()
 
     def settle(self) -> None:
         """Puts what waits into bins."""
         self.bins.update(bins_of(self.values))
+        self.binned += len(self.values)
         self.values = array("I")
 
     def with_binned(self, values: Numbers) -> Quantiles:
         """Another, with more values, all in bins."""
         bins = Counter(self.bins)
         bins.update(bins_of(values))
-        return Quantiles(self.count + len(values), self.values, bins, self.room)
+        return Quantiles(self.binned + len(values), self.values, bins, self.room)
 
     def merge(self, other: Quantiles) -> None:
         """Adds the values of another."""
         self.bins.update(other.bins)
-        self.count += other.count - len(other.values)
+        self.binned += other.binned
         self.extend(other.values)
 
     @property

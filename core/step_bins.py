@@ -118,7 +118,7 @@ class StepBins:
         if not place:
             for count, first in zip(counts, (self.first_durations, self.first_rates), strict=True):
                 count.subtract(bins_of(first[:begin]))
-        return Spread(*(Quantiles(count=count.total(), bins=+count) for count in counts))
+        return Spread(*(Quantiles(binned=count.total(), bins=+count) for count in counts))
 
     def extended(self, known: Spread, begin: int, end: int) -> Spread:
         """The same with single steps that are not in bins yet."""

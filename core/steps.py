@@ -8,11 +8,11 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import add
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from distmon.core.arrivals import Arrivals
 from distmon.core.batches import NOTHING, PHASES, USUAL, USUAL_STEPS, Batch, Int64s, Sums, add_up, sums_of
-from distmon.core.columns import compiled_columns, compiled_fold, row_sums, spread_amounts
+from distmon.core.columns import Floats, compiled_columns, compiled_fold, row_sums, spread_amounts
 from distmon.core.quantiles import EXACT_LIMIT, Quantiles, median
 from distmon.core.step_bins import BLOCK, StepBins
 
@@ -25,11 +25,6 @@ MAX_SERIES = 65_536
 MAX_BINS = 3_600
 _APART = 1_024
 """Ranks put their step times into bins up to so many steps apart: all at once would hold up a viewer for seconds."""
-
-if TYPE_CHECKING:
-    Floats = array[float]
-else:
-    Floats = array  # Python 3.11 cannot subscript it, and the states' codec resolves annotations
 
 
 class Step(NamedTuple):
@@ -97,7 +92,8 @@ class RankSteps:
     last_end: float | None = None
     last_step: int = -1
     epoch: int | None = None
-    micro_batches: int = 0
+    more_micro_batches: int = 0
+    """Beyond one for each step."""
     durations: Quantiles = field(default_factory=Quantiles)
     """In nanoseconds; without `summed_steps`."""
     summed_steps: int = 0
@@ -106,7 +102,7 @@ class RankSteps:
     """Those of the first EXACT_PREFIX steps, so that any warm-up within them can be taken off exactly."""
     checkpoints: Floats = field(default_factory=lambda: array("d"))
     """Sums after batches past those, one behind the other, at a widening spacing; exact up to a hundred days."""
-    batches: deque[Batch] = field(default_factory=deque)
+    batches: list[Batch] = field(default_factory=list)
     """The last batches, that hold at least RECENT_STEPS steps between them."""
     kept_steps: int = 0
 
@@ -118,6 +114,11 @@ class RankSteps:
     def totals(self) -> Totals:
         """Of all steps."""
         return Totals.of(self.sums)
+
+    @property
+    def micro_batches(self) -> int:
+        """Forward and backward passes."""
+        return self.sums[0] + self.more_micro_batches
 
     def add(self, batch: Batch, worker: str = "", epoch: int | None = None, summed: bool = False) -> None:
         """Adds a batch; those of one worker come in order. `summed`: its steps are means."""
@@ -135,11 +136,12 @@ class RankSteps:
         else:
             self.durations.extend(numbers[:count])
         told = None if columns is USUAL else batch.column("micro_batches")
-        self.micro_batches += count if told is None else sum(number or 0 for number in told)
+        if told is not None:
+            self.more_micro_batches += sum(number or 0 for number in told) - count
         self.batches.append(batch)
         self.kept_steps += count
         while self.kept_steps - (oldest := self.batches[0].steps) >= RECENT_STEPS:
-            self.batches.popleft()
+            del self.batches[0]
             self.kept_steps -= oldest
         self.worker = worker
         self.last_step = first_step + count - 1
@@ -233,23 +235,22 @@ class JobSeries:
     """False once a step came without its number of samples."""
     singles: StepBins | None = None
 
-    def add(self, batches: list[Batch], *, aligned: bool = False) -> Sums:
-        """Adds batches of different ranks and gives their sums; `aligned` says that they are usual ones of the same steps."""
+    def add(self, batches: list[Batch], *, aligned: bool = False) -> None:
+        """Adds batches of different ranks; `aligned` says that they are usual ones of the same steps."""
         if aligned:
             first, count = batches[0].first_step, batches[0].steps
-            rows = [batch[5] for batch in batches]
             self._make_room(first + count - 1)
             if self.width == 1 and compiled_columns is not None:
-                compiled_columns.add_table(self.duration_ns, self.samples, self.reports, first, rows, count)
+                compiled_columns.add_table(self.duration_ns, self.samples, self.reports, first, batches, count)
             else:
+                rows = [batch.numbers for batch in batches]
                 self._add(first, row_sums(rows, 0, count), row_sums(rows, 5 * count, count), len(rows))
-            return sums_of(batches)
+            return
         for batch in batches:
             if batch.sums[3] < batch.steps:
                 self.sampled = False
             counts = [samples or 0 for samples in batch.column("samples") or [0] * batch.steps]
             self._add(batch.first_step, batch.durations_ns, counts, 1)
-        return sums_of(batches)
 
     def _add(self, first: int, durations: Sequence[int], counts: Sequence[int], reports: int) -> None:
         self._make_room(first + len(durations) - 1)
@@ -291,9 +292,14 @@ class History:
     """Amounts per second since `origin`, a column for each name; past `limit` bins, neighbours merge and `width_s` doubles."""
 
     origin: int
-    columns: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in HISTORY_COLUMNS})
+    cells: Floats = field(default_factory=lambda: array("d"))
+    """Bin after bin, in the order of HISTORY_COLUMNS."""
     width_s: int = 1
     limit: int = MAX_BINS
+
+    def column(self, name: str) -> Floats:
+        """The amount in each bin."""
+        return self.cells[HISTORY_COLUMNS.index(name) :: len(HISTORY_COLUMNS)]
 
     def spread(self, start: float, end: float, amounts: Sequence[float]) -> None:
         """Adds amounts, in the order of HISTORY_COLUMNS, evenly over a time; those of before the origin go into the first bin.
@@ -306,16 +312,14 @@ class History:
             self._halve()
         width = self.width_s
         first, last = int(start / width), int(end / width)
-        columns = list(self.columns.values())
-        missing = last + 1 - len(columns[0])
+        missing = (last + 1) * len(HISTORY_COLUMNS) - len(self.cells)
         if missing > 0:
-            for column in columns:
-                column.extend([0.0] * missing)
-        spread_amounts(columns, first, tuple(amounts), _weights(start, end, first, last, width))
+            self.cells.frombytes(bytes(8 * missing))
+        spread_amounts(self.cells, first, tuple(amounts), _weights(start, end, first, last, width))
 
     def between(self, name: str, start: float, end: float, filled: tuple[float, float] = (-math.inf, math.inf)) -> float:
         """The amount between two times; bins cut by them count in proportion to what of them lies in `filled`."""
-        column, total = self.columns[name], 0.0
+        column, total = self.column(name), 0.0
         first = max(int((start - self.origin) / self.width_s), 0)
         for index in range(first, min(int((end - self.origin) / self.width_s) + 1, len(column))):
             left, right = float(self.origin + index * self.width_s), float(self.origin + (index + 1) * self.width_s)
@@ -325,10 +329,11 @@ class History:
         return total
 
     def _halve(self) -> None:
-        for name, column in self.columns.items():
-            if len(column) % 2:
-                column.append(0.0)
-            self.columns[name] = [a + b for a, b in zip(column[::2], column[1::2], strict=True)]
+        cells, wide = self.cells, len(HISTORY_COLUMNS)
+        if len(cells) // wide % 2:
+            cells.extend([0.0] * wide)
+        pairs = (place for begin in range(0, len(cells), 2 * wide) for place in range(begin, begin + wide))
+        self.cells = array("d", [cells[place] + cells[place + wide] for place in pairs])
         self.width_s *= 2
 
 
@@ -377,10 +382,10 @@ class Generation:
 
         `summed`: the steps are means, which say nothing of who came late, or how long a single step took.
         """
-        ranks = self.ranks
+        ranks, batches, sums = self.ranks, [batch for _, _, batch in told], None
         self.told += len(told)
         if compiled_fold is not None:
-            compiled_fold.add_batches(ranks, told, epoch, RankSteps, USUAL, EXACT_PREFIX, RECENT_STEPS, summed)
+            sums = compiled_fold.add_batches(ranks, told, epoch, RankSteps, USUAL, EXACT_PREFIX, RECENT_STEPS, summed)
         else:
             for rank, worker, batch in told:
                 if (made := ranks.get(rank)) is None:
@@ -388,4 +393,5 @@ class Generation:
                 made.add(batch, worker, epoch, summed)
         if not summed:
             self.arrivals.add(told, self.world_size or max(len(ranks), 2))
-        return Totals.of(self.series.add([batch for _, _, batch in told], aligned=aligned))
+        self.series.add(batches, aligned=aligned)
+        return Totals.of(sums or sums_of(batches))

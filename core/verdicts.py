@@ -131,7 +131,7 @@ def _input_gain(generation: Generation, share: float) -> tuple[float, float] | N
 
 
 def _wait_holds(history: History) -> bool:
-    part, whole = history.columns["input_wait"][-_LOOKED_BACK:], history.columns["step"][-_LOOKED_BACK:]
+    part, whole = history.column("input_wait")[-_LOOKED_BACK:], history.column("step")[-_LOOKED_BACK:]
     return share_holds(part, whole, max(SMOOTHING_S // history.width_s, 1), INPUT_BOUND)
 
 

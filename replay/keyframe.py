@@ -103,7 +103,7 @@ def _with_known_columns(state: SessionState) -> SessionState:
     for generation in state.generations.values():
         for steps in generation.ranks.values():
             steps.first_batches = list(map(_known, steps.first_batches))
-            steps.batches = deque(map(_known, steps.batches), maxlen=steps.batches.maxlen)
+            steps.batches = list(map(_known, steps.batches))
     return state
 
 

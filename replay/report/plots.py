@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from distmon.core.measures import ALL_PHASES
@@ -91,11 +92,11 @@ def _bins(state: SessionState) -> tuple[int, float, float]:
     history = state.history
     if history is None:
         return 1, 1.0, 0.0
-    merged = -(-len(history.columns["steps"]) // POINTS) or 1
+    merged = -(-len(history.column("steps")) // POINTS) or 1
     return merged, merged * history.width_s, float(history.origin)
 
 
-def _merged(values: list[float], merged: int) -> list[float]:
+def _merged(values: Sequence[float], merged: int) -> list[float]:
     return [sum(values[start : start + merged]) for start in range(0, len(values), merged)]
 
 
@@ -105,7 +106,7 @@ def _rate(state: SessionState, begun: float) -> Points:
     if state.history is None or any(not g.series.sampled for g in generations):
         return []
     merged, width, origin = _bins(state)
-    values = _merged(state.history.columns["samples"], merged)
+    values = _merged(state.history.column("samples"), merged)
     filled = [index for index, value in enumerate(values) if value]
     inner = range(filled[0] + 1, filled[-1]) if len(filled) > 2 else filled
     return [(origin - begun + (index + 0.5) * width, values[index] / width) for index in inner]
@@ -116,8 +117,8 @@ def _per_step(state: SessionState, begun: float, column: str) -> Points:
     if state.history is None:
         return []
     merged, width, origin = _bins(state)
-    steps = _merged(state.history.columns["steps"], merged)
-    values = _merged(state.history.columns[column], merged)
+    steps = _merged(state.history.column("steps"), merged)
+    values = _merged(state.history.column(column), merged)
     known = [index for index, count in enumerate(steps) if count]
     if not known:
         return []

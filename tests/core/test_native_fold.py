@@ -130,7 +130,7 @@ def test_what_is_no_batch_is_refused() -> None:
         with pytest.raises(TypeError):
             fold.add_batches({}, rows, None, steps.RankSteps, batches.USUAL, 512, 256, False)
         with pytest.raises(TypeError):
-            fold.arrive({}, rows, 0, None, batches.USUAL, 5, 1024)
+            fold.arrive({}, rows, 0, None, batches.USUAL, 0, 5, 1024)
     with pytest.raises(ValueError):
         fold.join_block({}, 0)
 
