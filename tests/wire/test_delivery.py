@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
+from itertools import count
 from pathlib import Path
 
 import msgspec
@@ -207,6 +208,24 @@ def test_an_agent_that_starts_anew_counts_from_one_again(address: str, opened: E
     assert {event.stream for event in events if isinstance(event, MarkSet)} == {"n/b2/s"}
     assert [event.seq for event in events if isinstance(event, MarkSet)][-1] == 100
     assert len(times(events)) + sum(gaps(events)) == 100
+
+
+def test_each_message_is_dated_when_it_is_read(tmp_path: Path, opened: ExitStack) -> None:
+    """Also of several that are read in one turn: an answer must not seem to have come before it was sent."""
+    addresses = [f"ipc://{tmp_path}/run/{number}.sock" for number in range(8)]
+    agents = [opened.enter_context(closing(Publisher(f"n{i}", "b", [address]))) for i, address in enumerate(addresses)]
+    readings = map(float, count(1_000_000_000))
+    viewer = opened.enter_context(closing(Subscription(addresses, clock=lambda: next(readings))))
+    dated: list[float] = []
+    for turn in range(TURNS):
+        for agent in agents:
+            if turn == 0:
+                agent.publish("node", MarkSet(at=1e9, text="m"))
+            agent.serve(0)
+        dated += [event.at for event in viewer.poll(0.01) if isinstance(event, ClockOffsetEstimated)]
+        if len(dated) >= len(agents):
+            break
+    assert len(set(dated)) == len(dated) >= len(agents)
 
 
 def test_an_agent_that_comes_later_is_found(address: str, opened: ExitStack) -> None:
