@@ -42,6 +42,7 @@ def run_app(app: DistmonApp, debug: bool = False) -> int:
     splash.hand_over()
     app.run()
     _last_resort_off()
+    _stay_out_of_the_terminal()
     error = app._exception
     if error is not None:
         if debug:
@@ -66,7 +67,8 @@ def hung_up() -> bool:
 def on_hangup(leave: Callable[[], object]) -> None:
     """On SIGHUP, leave; if the terminal is gone, first put /dev/null in its place.
 
-    The kernel sends SIGCONT with it, on which the framework would write to the dead terminal and wait for ever.
+    The kernel sends SIGCONT with it, on which the framework would take the terminal again, also one that it has just left, and
+    wait for what nobody types for ever.
     """
 
     def handle(number: int, frame: FrameType | None) -> None:
@@ -75,11 +77,18 @@ def on_hangup(leave: Callable[[], object]) -> None:
             for descriptor in (0, 1, 2):
                 os.dup2(nowhere, descriptor)
             os.close(nowhere)
+            _stay_out_of_the_terminal()
             signal.setitimer(signal.ITIMER_REAL, LAST_RESORT_S)
         leave()
 
     signal.signal(signal.SIGALRM, lambda number, frame: os._exit(128 + signal.SIGHUP))
     signal.signal(signal.SIGHUP, handle)
+
+
+def _stay_out_of_the_terminal() -> None:
+    """Lets the framework's handlers go: what is stopped and goes on from here on draws no screen."""
+    for number in (signal.SIGTSTP, signal.SIGCONT):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def _last_resort_off() -> None:

@@ -1,4 +1,5 @@
-"""The app as a process of its own, for the tests in a real terminal: `job` starts with a running job, `error` fails inside."""
+"""The app as a process of its own, for the tests in a real terminal: `job` starts with a running job, `error` fails inside, and
+`linger` waits for a line once the app has ended."""
 
 from __future__ import annotations
 
@@ -50,6 +51,10 @@ class RunningJob:
 if __name__ == "__main__":
     app = DistmonApp(Recorded("error" in sys.argv), job=RunningJob() if "job" in sys.argv else None)
     try:
-        sys.exit(run_app(app))
+        code = run_app(app)
+        if "linger" in sys.argv:
+            os.write(1, b"left")
+            os.read(0, 1)
+        sys.exit(code)
     except DistmonError as error:
         sys.exit(f"distmon: {error}")

@@ -203,6 +203,18 @@ def test_control_z_suspends_with_the_terminal_given_back_and_comes_back(start: C
     assert_restored(terminal)
 
 
+def test_what_goes_on_after_the_app_has_ended_takes_no_screen(start: Callable[..., Terminal]) -> None:
+    terminal = start("linger")
+    terminal.read_until(lambda output: READY in output)
+    os.write(terminal.master, b"q")
+    terminal.read_until(lambda output: b"left" in output)
+    os.kill(terminal.pid, signal.SIGCONT)
+    os.write(terminal.master, b"\n")
+    assert os.waitstatus_to_exitcode(terminal.wait()) == 0
+    assert_restored(terminal)
+    assert b"\x1b[?1049h" not in terminal.output.rpartition(b"left")[2]
+
+
 def test_a_locale_without_utf_8_gets_ascii_only(start: Callable[..., Terminal]) -> None:
     terminal = start(LANG="C", LC_ALL="C", LC_CTYPE="C")
     terminal.read_until(lambda output: READY in output)
