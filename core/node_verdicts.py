@@ -21,9 +21,10 @@ from distmon.core.hysteresis import Thresholds, mean_holds
 from distmon.core.joined import gain_without_input, gain_without_lateness, joined
 from distmon.core.measures import RECENT, current_generation, recent_splits, step_series, steps_set_aside
 from distmon.core.once import once
+from distmon.core.places import Place, place_of, places_of
 from distmon.core.quantiles import median
 from distmon.core.readings import memory_in_use, strain_of
-from distmon.core.state import NodeState, RankState, SessionState, Strain
+from distmon.core.state import NodeState, SessionState, Strain
 from distmon.core.steps import RECENT_STEPS, Generation, RankSteps
 from distmon.core.stragglers import LEAST_LATENESS
 
@@ -113,18 +114,8 @@ def _ranks_of(state: SessionState, seen: list[_Seen]) -> set[int]:
             own |= of_gpus
         else:
             nodes.append(one.node)
-    places = {place for node in nodes for place in _places(node)}
-    return own | {number for number, rank in state.ranks.items() if _place(rank) in places}
-
-
-def _place(rank: RankState) -> tuple[str, str]:
-    """The node whose agent hears the rank; before one does the host, which the launcher may call by another name."""
-    return ("host", rank.host) if rank.identity is None else ("node", rank.identity.node)
-
-
-def _places(node: NodeState) -> tuple[tuple[str, str], tuple[str, str]]:
-    """The places of ranks that are there."""
-    return ("node", node.node), ("host", node.host)
+    places = {place for node in nodes for place in places_of(node)}
+    return own | {number for number, rank in state.ranks.items() if place_of(rank) in places}
 
 
 class _Ranks:
@@ -134,12 +125,12 @@ class _Ranks:
         self._state = state
 
     @cached_property
-    def _by_place(self) -> dict[tuple[str, str], list[RankSteps]]:
+    def _by_place(self) -> dict[Place, list[RankSteps]]:
         generation, ranks = current_generation(self._state), self._state.ranks
-        found: dict[tuple[str, str], list[RankSteps]] = {}
+        found: dict[Place, list[RankSteps]] = {}
         for number, steps in generation.ranks.items() if generation is not None else ():
             if number in ranks:
-                found.setdefault(_place(ranks[number]), []).append(steps)
+                found.setdefault(place_of(ranks[number]), []).append(steps)
         return found
 
     @cached_property
@@ -149,7 +140,7 @@ class _Ranks:
         return {rank for rank, shift in shifts.items() if shift.mean >= LEAST_LATENESS}
 
     def on(self, node: NodeState) -> list[RankSteps]:
-        return [steps for place in _places(node) for steps in self._by_place.get(place, ())]
+        return [steps for place in places_of(node) for steps in self._by_place.get(place, ())]
 
 
 def _takes_part(state: SessionState, node: NodeState) -> bool:

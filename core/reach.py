@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from distmon.core.places import place_of, places_of
+
 if TYPE_CHECKING:
-    from distmon.core.state import NodeState, SessionState
+    from collections.abc import Collection
+
+    from distmon.core.state import NodeState, RankState, SessionState
 
 SILENT_S = 5.0
 """Of an agent; of a slow one, three of its intervals."""
@@ -18,19 +22,26 @@ def silent_nodes(state: SessionState) -> list[NodeState]:
     return [node for node in state.nodes.values() if node.left_at is None and 0 < node.last_heard < state.now - _patience(node)]
 
 
-def hosts_out_of_reach(state: SessionState) -> dict[str, float]:
-    """Host -> its last word."""
+def hosts_out_of_reach(state: SessionState, ranks: Collection[RankState]) -> dict[str, float]:
+    """Those of `ranks`, by the name that their launcher has for them -> their last word."""
     found = {past.host: past.since for past in state.host_silences if past.until is None}
-    for node in silent_nodes(state):
-        found.setdefault(node.host, node.last_heard)
-    return found
+    silent = {place: node.last_heard for node in silent_nodes(state) for place in places_of(node)}
+    if not found and not silent:
+        return {}
+    for rank in ranks:
+        if (heard := silent.get(place_of(rank))) is not None:
+            found.setdefault(rank.host, heard)
+    hosts = {rank.host for rank in ranks}
+    return {host: since for host, since in sorted(found.items()) if host in hosts}
 
 
-def ranks_out_of_reach(state: SessionState, ranks: set[int]) -> set[int]:
-    """Those of `ranks` that are on a host out of reach, or on one that has not yet told what happened while it was."""
-    late = {node.host for node in state.nodes.values() if state.now - node.heard_since < CATCHES_UP_S}
-    hosts = hosts_out_of_reach(state).keys() | late
-    return {rank for rank in ranks if (known := state.ranks.get(rank)) is not None and known.host in hosts}
+def ranks_out_of_reach(state: SessionState, numbers: set[int]) -> set[int]:
+    """Those of `numbers` that are on a host out of reach, or on one that has not yet told what happened while it was."""
+    ranks = [rank for number in numbers if (rank := state.ranks.get(number)) is not None]
+    hosts = hosts_out_of_reach(state, ranks)
+    late = [node for node in state.nodes.values() if state.now - node.heard_since < CATCHES_UP_S]
+    places = {place for node in late for place in places_of(node)}
+    return {rank.rank for rank in ranks if rank.host in hosts or place_of(rank) in places}
 
 
 def _patience(node: NodeState) -> float:

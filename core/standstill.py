@@ -65,8 +65,7 @@ def silent_agents(state: SessionState) -> Verdict | None:
 def _gone_hosts(state: SessionState, generation: Generation) -> dict[str, float]:
     """Hosts of its ranks that are out of reach -> their last word."""
     world = generation.world_size or len(generation.ranks)
-    of_ranks = {rank.host for rank in state.ranks.values() if rank.rank < world}
-    return {host: since for host, since in sorted(hosts_out_of_reach(state).items()) if host in of_ranks}
+    return hosts_out_of_reach(state, [rank for rank in state.ranks.values() if rank.rank < world])
 
 
 def _host_gone(state: SessionState, last: float, gone: dict[str, float]) -> Verdict:

@@ -10,6 +10,7 @@ from distmon.core.finding import REMEDIES, Pattern, Verdict, phase_words, since_
 from distmon.core.joined import Joined, gain_without_lateness, gain_without_transfer, is_bursty, joined, mean_band
 from distmon.core.measures import ALL_PHASES, RECENT, Split, split_of
 from distmon.core.once import once
+from distmon.core.places import place_of, places_of
 from distmon.core.quantiles import median
 from distmon.core.readings import network_total
 from distmon.core.sequential import Shift, shares
@@ -231,8 +232,9 @@ class BusierHost(NamedTuple):
 
 def busier_host(state: SessionState) -> BusierHost | None:
     """The host of ranks that carries BUSIER times the others' traffic or more; None where none does, or rates are not known."""
-    of_ranks = {rank.host for rank in state.ranks.values() if rank.exited_at is None}
-    totals = {n.host: network_total(n.sample) for n in state.nodes.values() if n.sample is not None and n.host in of_ranks}
+    of_ranks = {place_of(rank) for rank in state.ranks.values() if rank.exited_at is None}
+    nodes = [node for node in state.nodes.values() if not of_ranks.isdisjoint(places_of(node))]
+    totals = {node.host: network_total(node.sample) for node in nodes if node.sample is not None}
     rates = {
         host: total.received_bytes_per_s + total.sent_bytes_per_s
         for host, total in totals.items()
