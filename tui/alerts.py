@@ -12,9 +12,9 @@ from itertools import takewhile
 from typing import Literal
 
 from distmon.core.finding import CALM, Key
+from distmon.core.printable import clean
 from distmon.core.state import LogEntry, SessionState
 from distmon.core.verdicts import Verdict
-from distmon.tui.format import clean
 from distmon.tui.view.verdict_page import by_key
 
 KINDS = ("errors", "warnings", "verdicts")

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from distmon.core.death import death
 from distmon.core.fold import node_power_w
 from distmon.core.measures import ALL_PHASES, node_means
+from distmon.core.printable import clean
 from distmon.core.readings import memory_percent
 from distmon.core.state import NodeState, SessionState
-from distmon.tui.format import MISSING, clean, compact, duration, milliseconds, percent, span, watts
+from distmon.tui.format import MISSING, compact, duration, milliseconds, percent, span, watts
 from distmon.tui.view.facts import Facts, facts
 from distmon.tui.view.words import PHASE_NAMES, job_state
 

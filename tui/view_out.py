@@ -14,7 +14,7 @@ from rich.style import Style
 from textual.strip import Strip
 
 from distmon.core.errors import DistmonError
-from distmon.tui.format import clean
+from distmon.core.printable import clean
 from distmon.tui.theme import Palette
 
 Records = Sequence[Mapping[str, object]]

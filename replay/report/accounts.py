@@ -6,9 +6,9 @@ from distmon.core.books import books
 from distmon.core.communication import communication, explanation
 from distmon.core.elastic import accounts
 from distmon.core.energy import energy
+from distmon.core.printable import clean
 from distmon.core.state import SessionState
 from distmon.replay.report import model
-from distmon.replay.report.mask import plain
 
 
 def summarise_books(state: SessionState) -> model.Books | None:
@@ -54,7 +54,7 @@ def summarise_energy(state: SessionState, price_per_node_hour: float | None) -> 
         energy_j=found.joules,
         error_j=found.error_j,
         energy_wh=found.watt_hours,
-        covers=plain(found.covers),
+        covers=clean(found.covers),
         mean_w=found.mean_w,
         peak_w=found.peak_w,
         idle_percent=100 * found.idle_joules / found.joules if found.joules else None,
@@ -67,15 +67,15 @@ def summarise_energy(state: SessionState, price_per_node_hour: float | None) -> 
         ],
         readings=[
             model.EnergyReading(
-                host=plain(r.node),
-                name=plain(r.name),
+                host=clean(r.node),
+                name=clean(r.name),
                 energy_j=r.joules,
                 error_j=r.error_j,
                 measured_s=r.seconds,
                 mean_w=r.mean_w,
                 peak_w=r.peak_w,
                 counted_percent=100 * r.counted_share,
-                within=plain(r.within),
+                within=clean(r.within),
             )
             for r in found.readings
         ],

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from distmon.core.elastic import Accounts, accounts, generation_spans
 from distmon.core.elastic_lanes import lanes
+from distmon.core.printable import clean
 from distmon.core.state import SessionState
 from distmon.replay.report import model
-from distmon.replay.report.mask import plain
 
 Since = Callable[[float], float]
 
@@ -20,7 +20,7 @@ def summarise_elastic(state: SessionState, since: Since) -> model.Elastic:
         generations=len(state.generations),
         events=[
             model.ElasticEvent(
-                at_s=since(change.at), kind=change.change, host=plain(change.host), rank=change.rank, detail=plain(change.detail)
+                at_s=since(change.at), kind=change.change, host=clean(change.host), rank=change.rank, detail=clean(change.detail)
             )
             for change in sorted(state.membership, key=lambda change: change.at)
         ],
@@ -66,7 +66,7 @@ def _rounds(state: SessionState, since: Since) -> list[model.ElasticRound]:
             assigned_at_s=at(span.assigned),
             first_step_at_s=at(span.first_step),
             last_step_at_s=at(span.last_step),
-            cause=plain(span.cause),
+            cause=clean(span.cause),
             rendezvous_s=span.rendezvous_s,
             initialisation_s=span.initialisation_s,
             sync_s=span.sync_s,
@@ -81,9 +81,9 @@ def _rounds(state: SessionState, since: Since) -> list[model.ElasticRound]:
 def _lanes(state: SessionState, since: Since) -> list[model.ElasticLane]:
     return [
         model.ElasticLane(
-            host=plain(lane.host),
+            host=clean(lane.host),
             local_rank=lane.local_rank,
-            ended=plain(lane.end),
+            ended=clean(lane.end),
             failed=lane.failed,
             segments=[
                 model.ElasticSegment(

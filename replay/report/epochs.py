@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from distmon.core.epoch_comparison import EpochOf, EpochRun, EpochTotals, compare_epochs
-from distmon.replay.report.mask import plain
+from distmon.core.printable import clean
 from distmon.replay.report.tables import Section, Table
 from distmon.replay.report.words import DASH, number, seconds
 
@@ -55,7 +55,7 @@ def summarise_epochs(base: EpochRun, other: EpochRun) -> Epochs | None:
         ],
         base=_totals(found.base),
         other=_totals(found.other),
-        metrics=[plain(name) for name in found.metrics],
+        metrics=[clean(name) for name in found.metrics],
         metrics_printed=found.metrics_printed,
     )
 
@@ -67,8 +67,8 @@ def _side(epoch: EpochOf | None) -> EpochSide | None:
         seconds=epoch.seconds,
         ranks=epoch.ranks,
         samples=epoch.samples,
-        metrics={plain(name): value for name, value in epoch.metrics.items()},
-        events=[plain(event) for event in epoch.events],
+        metrics={clean(name): value for name, value in epoch.metrics.items()},
+        events=[clean(event) for event in epoch.events],
     )
 
 

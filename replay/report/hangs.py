@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from distmon.core.hangs import describe
+from distmon.core.printable import clean
 from distmon.core.state import SessionState
 from distmon.replay.report import model
-from distmon.replay.report.mask import plain
 
 
 def summarise_hangs(state: SessionState, since: Callable[[float], float]) -> list[model.Hang]:
@@ -19,12 +19,12 @@ def summarise_hangs(state: SessionState, since: Callable[[float], float]) -> lis
             to_s=None if hang.ended is None else since(hang.ended),
             missing=hang.missing,
             waiting=hang.waiting,
-            collective=plain(hang.collective),
+            collective=clean(hang.collective),
             groups=[
-                model.StackGroup(ranks=group.ranks, waits_in=plain(group.waits_in), frames=[plain(line) for line in group.frames])
+                model.StackGroup(ranks=group.ranks, waits_in=clean(group.waits_in), frames=[clean(line) for line in group.frames])
                 for group in hang.groups
             ],
-            text=plain(describe(hang)),
+            text=clean(describe(hang)),
         )
         for hang in state.hang_watch.hangs
     ]
@@ -34,7 +34,7 @@ def summarise_host_silences(state: SessionState, since: Callable[[float], float]
     """`since` as above."""
     return [
         model.HostSilence(
-            host=plain(past.host),
+            host=clean(past.host),
             ranks=past.ranks,
             from_s=since(past.since),
             to_s=None if past.until is None else since(past.until),

@@ -1,4 +1,4 @@
-"""Secrets and control characters out of what users' programs wrote, before it is shown."""
+"""Secrets out of what users' programs wrote, before it is shown."""
 
 from __future__ import annotations
 
@@ -17,10 +17,6 @@ _PATTERNS = (
     ),
 )
 _FLAG = re.compile(rf"(?i)^--?{_NAME}$")
-_ESCAPE = r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
-OBEYED = re.compile(r"[\x7f-\x9f\u2028\u2029\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""Control characters that JSON writes as they are: of the terminal, of lines, and of the direction of writing."""
-_CONTROL = re.compile(rf"{_ESCAPE}|[\x00-\x1f\ud800-\udfff]|{OBEYED.pattern}")
 
 
 def masked(text: str) -> str:
@@ -37,8 +33,3 @@ def masked_command(words: list[str]) -> list[str]:
         shown.append(MASK if hide else masked(word))
         hide = bool(_FLAG.match(word)) and not hide
     return shown
-
-
-def plain(text: str) -> str:
-    """The text as one line without escape sequences and control characters: it cannot move the cursor or change direction."""
-    return _CONTROL.sub("", text)

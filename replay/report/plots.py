@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from distmon.core.measures import ALL_PHASES
+from distmon.core.printable import clean
 from distmon.core.state import SessionState
 from distmon.core.timeline import Binned, NodeTimeline, Timeline
-from distmon.replay.report.mask import plain
 
 POINTS = 600
 """Of one line at most."""
@@ -76,14 +76,14 @@ def plots(state: SessionState, timeline: Timeline) -> Plots:
         phases=[line for line in _phases(state, begun) if any(value for _, value in line.points)],
         nodes=[_node(name, node, begun) for name, node in zip(names, timeline.nodes.values(), strict=True)],
         lanes=_lanes(state, timeline, begun),
-        marks=[Mark(change.at - begun, change.change, plain(change.host)) for change in state.membership],
+        marks=[Mark(change.at - begun, change.change, clean(change.host)) for change in state.membership],
         left_out=len(timeline.left_out),
     )
 
 
 def _names(nodes: list[NodeTimeline]) -> list[str]:
     """Host names, told apart where several nodes have the same."""
-    hosts = [plain(node.host) for node in nodes]
+    hosts = [clean(node.host) for node in nodes]
     return [host if hosts.count(host) == 1 else f"{host} ({number})" for number, host in enumerate(hosts, 1)]
 
 
@@ -136,7 +136,7 @@ def _node(name: str, node: NodeTimeline, begun: float) -> NodePlots:
     several = len(node.gpus) > 1
     gpus = [(f"GPU {index}" if several else "GPU", gpu) for index, gpu in sorted(node.gpus.items())]
     loads = [("CPU", node.cpu_percent), *((label, gpu.utilization_percent) for label, gpu in gpus)]
-    powers = [*((plain(rail), series) for rail, series in node.rails.items()), *((label, gpu.power_w) for label, gpu in gpus)]
+    powers = [*((clean(rail), series) for rail, series in node.rails.items()), *((label, gpu.power_w) for label, gpu in gpus)]
     if len(powers) > 1:
         powers.insert(0, ("total", node.power_w))
     return NodePlots(name, _lines(loads, begun), _lines(powers, begun))
@@ -152,7 +152,7 @@ def _lanes(state: SessionState, timeline: Timeline, begun: float) -> list[Lane]:
     if len(generations) < 2 and not state.membership:
         return []
     return [
-        Lane(plain(timeline.hosts.get(steps.worker, "?")), number, generation.number, first - begun, last - begun)
+        Lane(clean(timeline.hosts.get(steps.worker, "?")), number, generation.number, first - begun, last - begun)
         for generation in generations
         for number, steps in sorted(generation.ranks.items())
         if (first := steps.first_start) is not None and (last := steps.last_end) is not None

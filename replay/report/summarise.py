@@ -11,6 +11,7 @@ from distmon.core.epochs import MOST_EPOCHS
 from distmon.core.finding import Verdict, key_of, why_no_gain
 from distmon.core.held import FindingsHeld, Held
 from distmon.core.overall import RankOverall, rank_overalls, throughput_interval
+from distmon.core.printable import clean
 from distmon.core.state import NodeState, SessionState
 from distmon.core.steps import Generation
 from distmon.core.summary import summary
@@ -21,7 +22,7 @@ from distmon.replay.report import model
 from distmon.replay.report.accounts import summarise_books, summarise_communication, summarise_energy
 from distmon.replay.report.elastic import summarise_elastic
 from distmon.replay.report.hangs import summarise_hangs, summarise_host_silences
-from distmon.replay.report.mask import masked, masked_command, plain
+from distmon.replay.report.mask import masked, masked_command
 from distmon.replay.report.words import count, seconds
 
 _TOLD = 8
@@ -45,11 +46,11 @@ def summarise(
     split = measures.step_split(measures.current_generation(state))
     throughput, overalls, epochs = _throughput(state), rank_overalls(state), epoch_throughputs(state)
     return model.Session(
-        session_id=plain(state.session_id),
+        session_id=clean(state.session_id),
         started=_iso(job.started.at if job.started else state.started),
         duration_s=measures.elapsed(state),
         complete=state.complete,
-        command=masked_command([plain(word) for word in job.started.command]) if job.started else [],
+        command=masked_command([clean(word) for word in job.started.command]) if job.started else [],
         exit_code=job.exit_code,
         end_reason=job.end_reason or None,
         world_size=model.WorldSize(min=min(sizes, default=None), max=max(sizes, default=None), last=sizes[-1] if sizes else None),
@@ -74,9 +75,9 @@ def summarise(
         verdicts=_verdicts(state, held or FindingsHeld()),
         gaps=_gaps(state),
         file=file,
-        distmon_version=plain(state.distmon_version),
+        distmon_version=clean(state.distmon_version),
         summary=_summary(state, sizes),
-        unknown_kinds={plain(kind): times for kind, times in sorted(state.unknown_kinds.items())},
+        unknown_kinds={clean(kind): times for kind, times in sorted(state.unknown_kinds.items())},
         notes=(notes or []) + _import_warnings(state) + _lost_output(state) + _silent_nodes(state) + _summed_steps(state),
         reasons=_reasons(state, throughput, overalls) | _throughput_reasons(state, overalls, epochs),
     )
@@ -91,7 +92,7 @@ def _sizes(state: SessionState) -> list[int]:
 def _summary(state: SessionState, sizes: list[int]) -> model.Summary:
     found = summary(state)
     return model.Summary(
-        library=plain(found.library),
+        library=clean(found.library),
         ranks=sizes[-1] if sizes else None,
         gpu_mean_percent=found.gpu_percent,
         cpu_mean_percent=found.cpu_percent,
@@ -100,7 +101,7 @@ def _summary(state: SessionState, sizes: list[int]) -> model.Summary:
 
 
 def _plain_pairs(reasons: dict[str, str]) -> dict[str, str]:
-    return {plain(name): plain(reason) for name, reason in sorted(reasons.items())}
+    return {clean(name): clean(reason) for name, reason in sorted(reasons.items())}
 
 
 def _iso(at: float | None) -> str | None:
@@ -175,7 +176,7 @@ def _rank(state: SessionState, overall: RankOverall) -> model.Rank:
     known = state.ranks.get(overall.rank)
     return model.Rank(
         rank=overall.rank,
-        host=plain(overall.host),
+        host=clean(overall.host),
         steps=overall.steps,
         micro_batches=overall.micro_batches,
         step_median_s=overall.step_median_s,
@@ -184,7 +185,7 @@ def _rank(state: SessionState, overall: RankOverall) -> model.Rank:
         median_samples_per_s=overall.throughput.median,
         step_median_error=overall.step_median_error,
         split_s=_split(overall.steady),
-        status=plain(measures.rank_status(state, overall.rank)),
+        status=clean(measures.rank_status(state, overall.rank)),
         unseen=_plain_pairs(known.unseen) if known else {},
     )
 
@@ -204,20 +205,20 @@ def _epoch(found: EpochThroughput) -> model.Epoch:
 def _node(state: SessionState, node: NodeState) -> model.Node:
     means = measures.node_means(node)
     return model.Node(
-        node=plain(node.node),
-        host=plain(node.host),
+        node=clean(node.node),
+        host=clean(node.host),
         cpu_mean_percent=means.cpu_percent,
         power_mean_w=means.power_w,
         energy_j=means.energy_j,
-        energy_covers=plain(means.energy_covers),
-        rails=[model.Rail(name=plain(name), mean_w=watts, within=plain(node.rails[name].within)) for name, watts in means.rails],
+        energy_covers=clean(means.energy_covers),
+        rails=[model.Rail(name=clean(name), mean_w=watts, within=clean(node.rails[name].within)) for name, watts in means.rails],
         gpus=[
-            model.Gpu(index=index, name=plain(name), utilization_mean_percent=utilisation, power_mean_w=watts)
+            model.Gpu(index=index, name=clean(name), utilization_mean_percent=utilisation, power_mean_w=watts)
             for index, name, utilisation, watts in means.gpus
         ],
         cores=[model.Core(core=core, mean_percent=percent) for core, percent in enumerate(means.cores)],
-        temperatures=[model.Zone(name=plain(name), mean_c=mean, max_c=highest) for name, mean, highest in means.temperatures],
-        power_mode=plain(node.sample.power_mode) if node.sample and node.sample.power_mode else None,
+        temperatures=[model.Zone(name=clean(name), mean_c=mean, max_c=highest) for name, mean, highest in means.temperatures],
+        power_mode=clean(node.sample.power_mode) if node.sample and node.sample.power_mode else None,
         silences=[
             model.Silence(from_s=_since(state, begun), to_s=None if ended is None else _since(state, ended))
             for begun, ended in _silences(node)
@@ -238,11 +239,11 @@ def _failure(state: SessionState) -> model.Failure | None:
         return None
     return model.Failure(
         rank=failure.rank,
-        host=plain(failure.host),
-        signal=plain(failure.signal),
-        cause=plain(failure.cause),
+        host=clean(failure.host),
+        signal=clean(failure.signal),
+        cause=clean(failure.cause),
         exit_code=failure.exit_code,
-        last_lines=[masked(plain(line)) for line in failure.last_lines],
+        last_lines=[masked(clean(line)) for line in failure.last_lines],
     )
 
 
@@ -266,7 +267,7 @@ def _verdict(found: Verdict, followed: FindingsHeld, held: Held | None, *, at_en
     return model.Verdict(
         kind=found.kind,
         rank=found.rank,
-        host=plain(found.host),
+        host=clean(found.host),
         phase=found.phase,
         from_s=found.from_s,
         to_s=found.to_s,
@@ -275,25 +276,25 @@ def _verdict(found: Verdict, followed: FindingsHeld, held: Held | None, *, at_en
         held_to_s=held.to_s if held else None,
         held_s=held.seconds if held else None,
         held_percent=100 * followed.share(held) if held else None,
-        evidence=plain(found.evidence),
+        evidence=clean(found.evidence),
         gain_percent=found.gain_percent,
         gain_of=found.gain_of,
         no_gain=why_no_gain(found),
         try_first=found.try_first,
-        check=plain(found.check),
+        check=clean(found.check),
         pattern=found.pattern,
-        text=plain(found.text),
+        text=clean(found.text),
     )
 
 
 def _gaps(state: SessionState) -> list[model.Gap]:
     return [
         model.Gap(
-            node=plain(gap.node),
+            node=clean(gap.node),
             from_s=_since(state, gap.started),
             to_s=_since(state, gap.ended),
             lost_records=gap.lost_records,
-            cause=plain(gap.cause),
+            cause=clean(gap.cause),
         )
         for gap in state.gaps
     ]
@@ -303,7 +304,7 @@ def _import_warnings(state: SessionState) -> list[str]:
     """What the importer had to say about the file that the session was made from."""
     if state.origin == "live":
         return []
-    return [plain(entry.text) for entry in state.log if entry.severity == "warning"]
+    return [clean(entry.text) for entry in state.log if entry.severity == "warning"]
 
 
 def _lost_output(state: SessionState) -> list[str]:
@@ -332,7 +333,7 @@ def _silent_nodes(state: SessionState) -> list[str]:
     """A sentence for each of the first nodes that fell silent, and how many more did."""
     hosts = {past.host for past in state.host_silences}
     nodes = [node for node in state.nodes.values() if node.host not in hosts]  # of those, the report has a part
-    silent = [(plain(node.host or node.node), found) for node in nodes if (found := _silences(node))]
+    silent = [(clean(node.host or node.node), found) for node in nodes if (found := _silences(node))]
     said = []
     for name, found in sorted(silent)[:_TOLD]:
         times = [f"{seconds(_since(state, begun))} to {_until(state, ended)}" for begun, ended in found[:_TOLD]]
@@ -363,7 +364,7 @@ def _reasons(state: SessionState, throughput: model.Throughput, overalls: list[R
         reasons["warmup"] = measures.why_no_warmup(generation)
         reasons["wall_split_s.warmup"] = "warm-up and steady state could not be told apart: all steps are in steady"
     if generation is not None and (untold := cannot_tell(state)):
-        reasons["verdicts"] = plain("; ".join(untold))
+        reasons["verdicts"] = clean("; ".join(untold))
     if measures.samples(state) is None:
         reasons["samples"] = "the number of samples in a batch was not seen" if generation else "no rank reported a step"
     if state.job.exit_code is None:
@@ -379,7 +380,7 @@ def _reasons(state: SessionState, throughput: model.Throughput, overalls: list[R
     for node in state.nodes.values():
         if measures.node_means(node).power_w is None:
             why = next((r for name, r in node.sample.unavailable.items() if "power" in name), "") if node.sample else ""
-            reasons[f"nodes.{plain(node.node)}.power_mean_w"] = plain(why) or "no power reading on this node"
+            reasons[f"nodes.{clean(node.node)}.power_mean_w"] = clean(why) or "no power reading on this node"
     return reasons
 
 
@@ -418,7 +419,7 @@ def _phase_reasons(state: SessionState, overalls: list[RankOverall]) -> dict[str
             if not overall.steps or overall.missing.get(name) != 0:
                 said.setdefault((name, reason), []).append(overall)
     return {
-        f"ranks.{_numbers([rank.rank for rank in ranks])}.{plain(name)}": _how_often(ranks, name) + plain(reason)
+        f"ranks.{_numbers([rank.rank for rank in ranks])}.{clean(name)}": _how_often(ranks, name) + clean(reason)
         for (name, reason), ranks in sorted(said.items(), key=lambda item: item[0])
     }
 

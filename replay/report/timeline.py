@@ -7,9 +7,9 @@ from pathlib import Path
 
 from distmon.core.errors import DistmonError, told
 from distmon.core.formats.horovod_timeline import FusionUse, HorovodTimeline, TensorTimes, parse_horovod_timeline
+from distmon.core.printable import clean
 from distmon.core.state import SessionState
 from distmon.replay.report import model
-from distmon.replay.report.mask import plain
 from distmon.replay.report.tables import Section, Table
 from distmon.replay.report.words import DASH, count, number
 
@@ -48,11 +48,11 @@ def add_timeline(session: model.Session, state: SessionState, named: Path | None
     except DistmonError as error:
         if named is not None:
             raise
-        session.reasons["horovod_timeline"] = plain(f"{error}; Horovod writes it on rank 0's host: report --timeline FILE")
+        session.reasons["horovod_timeline"] = clean(f"{error}; Horovod writes it on rank 0's host: report --timeline FILE")
         return
     own = _is_of(found, state)
     if named is None and own is False:
-        session.reasons["horovod_timeline"] = plain(f"{path} is of another run, which has written over this one's")
+        session.reasons["horovod_timeline"] = clean(f"{path} is of another run, which has written over this one's")
         return
     told = summarise_timeline(found, str(path), job.fusion_threshold_bytes if job is not None else None)
     if own is False:
@@ -76,7 +76,7 @@ def summarise_timeline(timeline: HorovodTimeline, file: str, threshold_bytes: in
     for tensor in timeline.tensors:
         last += tensor.last_ready
     return model.HorovodTimeline(
-        file=plain(file),
+        file=clean(file),
         ranks=timeline.ranks,
         span_us=timeline.last_us - timeline.first_us,
         communication_us=timeline.communication_us,
@@ -109,7 +109,7 @@ def _fusion(use: FusionUse, threshold_bytes: int | None) -> model.HorovodFusion:
 def _tensor(times: TensorTimes) -> model.HorovodTensor:
     last = times.last_ready.most_common(1)
     return model.HorovodTensor(
-        name=plain(times.name),
+        name=clean(times.name),
         operations=times.operations,
         fused=times.fused,
         size_bytes=times.size_bytes,

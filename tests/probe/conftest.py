@@ -121,12 +121,13 @@ def median_ms(values: Sequence[int | None]) -> float:
 
 
 class SeenStep:
-    """A step whose wait for others was seen; without a loader its input wait counts as none."""
+    """A step whose wait for others was seen; what was not seen else counts as none."""
 
     def __init__(self, step: Step) -> None:
         assert step.exposed_communication_ns is not None
         self.exposed_communication_ns = step.exposed_communication_ns
         self.input_wait_ns = step.input_wait_ns or 0
+        self.compute_ns = step.compute_ns or 0
 
 
 def paired(one: list[Step], other: list[Step]) -> list[tuple[SeenStep, SeenStep]]:

@@ -21,6 +21,7 @@ from distmon.core import steps
 from distmon.core.comparison import run_values
 from distmon.core.epoch_comparison import epoch_run
 from distmon.core.fold import apply
+from distmon.core.printable import clean
 from distmon.core.quantiles import RELATIVE_ERROR
 from distmon.core.state import SessionState
 from distmon.core.step_sums import summed
@@ -29,7 +30,7 @@ from distmon.replay.recorder import Recorder
 from distmon.replay.report import model
 from distmon.replay.report.compare import Compared, compare
 from distmon.replay.report.compare import sections as sections_of_comparison
-from distmon.replay.report.mask import MASK, masked, masked_command, plain
+from distmon.replay.report.mask import MASK, masked, masked_command
 from distmon.replay.report.render import to_markdown, to_text
 from distmon.replay.report.sections import sections
 from distmon.replay.report.summarise import summarise
@@ -285,7 +286,7 @@ def test_what_only_looks_like_a_secret_stays() -> None:
 
 @given(st.text())
 def test_plain_text_holds_no_control_characters(text: str) -> None:
-    assert not re.search(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", plain(text))
+    assert not re.search(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", clean(text))
 
 
 def test_markdown_keeps_the_sessions_text_from_being_markup() -> None:

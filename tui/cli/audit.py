@@ -10,7 +10,7 @@ from msgspec import Struct
 from distmon.core.audit.audit import DERIVED, Audit, audit
 from distmon.core.audit.table import Table, parse_table
 from distmon.core.errors import DistmonError, told
-from distmon.replay.report.mask import plain
+from distmon.core.printable import clean
 from distmon.replay.report.render import to_markdown, to_text
 from distmon.replay.report.tables import Section
 from distmon.replay.report.tables import Table as Grid
@@ -79,22 +79,22 @@ def _read(path: Path) -> Table:
 def _as_json(one: Audit) -> Audited:
     return Audited(
         file=one.name,
-        findings=[Said(f.kind, plain(f.where), plain(f.text)) for f in one.findings],
-        derived=[dict(zip(DERIVED, map(plain, row), strict=True)) for row in one.derived],
+        findings=[Said(f.kind, clean(f.where), clean(f.text)) for f in one.findings],
+        derived=[dict(zip(DERIVED, map(clean, row), strict=True)) for row in one.derived],
     )
 
 
 def _sections(one: Audit) -> list[Section]:
     """Contradictions first; what agrees is counted."""
     kinds = {"contradicts": "Contradicts itself", "caution": "To be read with care", "derived": "Follows from it"}
-    sections = [Section(plain(Path(one.name).name), lines=[_verdict(one)])]
+    sections = [Section(clean(Path(one.name).name), lines=[_verdict(one)])]
     for kind, title in kinds.items():
-        lines = [f"{plain(f.where)}: {plain(f.text)}" for f in one.findings if f.kind == kind]
+        lines = [f"{clean(f.where)}: {clean(f.text)}" for f in one.findings if f.kind == kind]
         if lines:
             sections.append(Section(title, lines=lines))
     if one.derived:
         header = [name.replace("_percent", ", %") for name in DERIVED]
-        sections.append(Section("Derived", table=Grid(header, [[plain(cell) for cell in row] for row in one.derived])))
+        sections.append(Section("Derived", table=Grid(header, [[clean(cell) for cell in row] for row in one.derived])))
     return sections
 
 

@@ -10,13 +10,13 @@ import sys
 from pathlib import Path
 
 from distmon.core.errors import UsageError
+from distmon.core.printable import clean
 from distmon.launcher.check import CheckResult, HostCheck
 from distmon.launcher.flags import Flag, RunArguments, job_spec, split_arguments
 from distmon.launcher.horovod import plan_job
 from distmon.launcher.plan import Plan
 from distmon.launcher.reports import HostReport, host_line, table
 from distmon.launcher.settings import hosts_flags, load_settings
-from distmon.tui.format import clean
 
 OWN_FLAGS = {"--json": 0, "--debug": 0, "--help": 0, "-h": 0, "--python": 1}
 FORMAT = 1

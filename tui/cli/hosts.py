@@ -6,11 +6,11 @@ import argparse
 import sys
 
 from distmon.core.errors import UsageError
+from distmon.core.printable import clean
 from distmon.launcher.actions import AddHost, DrainHost
 from distmon.launcher.control import ask
 from distmon.launcher.host_file import FILE_NAME, find_job, read_hosts, shown
 from distmon.launcher.rundir import running_jobs
-from distmon.tui.format import clean
 
 EPILOG = """\
 For jobs started with --min-np and without a discovery script of their own:

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from distmon.core.errors import DistmonError, UsageError
 from distmon.core.events import AnyEvent, NodeSampled
+from distmon.core.printable import clean
 from distmon.replay.importers import KINDS
 from distmon.replay.importers.base import Importer, ImportNotes, ImportOptions
 from distmon.replay.index import index_path
 from distmon.replay.paths import SUFFIXES
 from distmon.replay.recorder import Recorder
-from distmon.replay.report.mask import plain
 from distmon.replay.report.words import count
 from distmon.tui.job import new_session_id
 
@@ -68,10 +68,10 @@ def run(arguments: argparse.Namespace) -> int:
         except DistmonError as error:
             if log in arguments.file:
                 raise
-            sys.stderr.write(f"distmon: warning: left out: {plain(str(error))}\n")
+            sys.stderr.write(f"distmon: warning: left out: {clean(str(error))}\n")
     if not made:
         raise DistmonError(f"nothing was imported: no file there is a log of {arguments.what}")
-    sys.stdout.write(f"for one page of plots and tables: distmon report {plain(str(out))} --html page.html\n")
+    sys.stdout.write(f"for one page of plots and tables: distmon report {clean(str(out))} --html page.html\n")
     return 0
 
 
@@ -118,8 +118,8 @@ def _import(importer: Importer, log: Path, out: Path, options: ImportOptions) ->
             readings += isinstance(event, NodeSampled)
             _progress(readings, event)
     for sentence in notes.sentences():
-        sys.stderr.write(f"distmon: warning: {plain(str(log))}: {plain(sentence)}\n")
-    sys.stdout.write(f"{plain(str(out))}: {count(readings, 'reading')} of {plain(options.host)}\n")
+        sys.stderr.write(f"distmon: warning: {clean(str(log))}: {clean(sentence)}\n")
+    sys.stdout.write(f"{clean(str(out))}: {count(readings, 'reading')} of {clean(options.host)}\n")
 
 
 class _Unfinished:

@@ -85,9 +85,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _say(text: str) -> None:
     """On standard error, in one line. What it quotes, the name of a file or a host, may hold what a terminal would obey."""
-    from distmon.replay.report.mask import plain  # only where something is wrong
+    from distmon.core.printable import clean  # only where something is wrong
 
-    sys.stderr.write(f"distmon: {plain(text)}\n")
+    sys.stderr.write(f"distmon: {clean(text)}\n")
 
 
 def _without_screen_flags(words: list[str]) -> list[str]:

@@ -16,9 +16,9 @@ from typing import NamedTuple
 from distmon.core.death import death
 from distmon.core.errors import DistmonError, UsageError
 from distmon.core.measures import steps
+from distmon.core.printable import clean
 from distmon.replay.session_file import load_state
 from distmon.tui.cli.run import split_words as split_run_words
-from distmon.tui.format import clean
 
 EPILOG = """\
 The job is run 2 x PAIRS times, in turns, so that drift of the machine does not look like cost.

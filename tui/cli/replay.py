@@ -14,11 +14,11 @@ from typing import TypeVar
 
 from distmon.core.errors import DistmonError, UsageError
 from distmon.core.fold import apply
+from distmon.core.printable import clean
 from distmon.core.state import SessionState
 from distmon.replay.open_index import open_index
 from distmon.replay.player import FASTEST, SLOWEST, NotReadYet, Player
 from distmon.replay.recorder import is_being_written
-from distmon.replay.report.mask import plain
 from distmon.replay.session_file import Notes, SessionFile, open_session
 from distmon.tui import splash
 from distmon.tui.cli.onward import Left, go_on, left
@@ -75,7 +75,7 @@ def _in_lines(path: Path, arguments: argparse.Namespace) -> int:
 
 def _warn(session: SessionFile, notes: Iterable[str]) -> None:
     for note in notes:
-        sys.stderr.write(f"distmon: warning: {plain(str(session.path))}: {plain(note)}\n")
+        sys.stderr.write(f"distmon: warning: {clean(str(session.path))}: {clean(note)}\n")
 
 
 def opened(path: Path, beside: Path | None) -> Left:

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from distmon.core.errors import UsageError
+from distmon.core.printable import clean
 from distmon.replay.report import model
-from distmon.replay.report.mask import plain
 from distmon.replay.report.render import escaped, to_markdown, to_text
 from distmon.replay.report.scaling import scaling_sections
 from distmon.replay.report.sections import overview, sections
@@ -73,10 +73,10 @@ def publish(arguments: argparse.Namespace, *, each: bool) -> int:
     pictures: Pictures | None = None
     if arguments.html is not None:
         write_html(arguments.html, reported, scaling)
-        sys.stderr.write(f"distmon: wrote {plain(str(arguments.html))}\n")
+        sys.stderr.write(f"distmon: wrote {clean(str(arguments.html))}\n")
     if arguments.png is not None:
         pictures = write_png(arguments.png, reported, scaling)
-        sys.stderr.write(f"distmon: wrote {pictures.files} files into {plain(str(arguments.png))}\n")
+        sys.stderr.write(f"distmon: wrote {pictures.files} files into {clean(str(arguments.png))}\n")
     if arguments.json:
         write_json(model.Report(sessions=[one.session for one in reported], scaling=scaling))
     elif arguments.markdown or not drawn or not each:
@@ -104,7 +104,7 @@ def _markdown(
     if pictures and pictures.scaling:
         blocks.append(_links(pictures.scaling))
     for one in chosen:
-        blocks.append(f"# {escaped(plain(Path(one.session.file).name))}\n\n{to_markdown(sections(one.session))}")
+        blocks.append(f"# {escaped(clean(Path(one.session.file).name))}\n\n{to_markdown(sections(one.session))}")
         if pictures:
             blocks.append(_links(pictures.each[reported.index(one)]))
     return "\n".join(blocks)

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from distmon.core.events import AnyEvent
 from distmon.core.held import LASTING_SHARE, FindingsHeld
+from distmon.core.printable import clean
 from distmon.core.reconcile import RunFigures, run_figures
 from distmon.core.state import SessionState
 from distmon.core.summary import samples_per_epoch
 from distmon.core.timeline import Timeline
 from distmon.launcher.sweep import Sweep
 from distmon.replay.report import model
-from distmon.replay.report.mask import plain
 from distmon.replay.report.plots import Plots, plots
 from distmon.replay.report.scaling import scaling_report
 from distmon.replay.report.summarise import summarise
@@ -50,7 +50,7 @@ def load_reported(path: Path, *, drawn: bool, price_per_node_hour: float | None 
     session = summarise(state, str(path), warn(path, notes), price_per_node_hour, held)
     add_timeline(session, state, timeline)
     return Reported(
-        name=plain(label(path)),
+        name=clean(label(path)),
         session=session,
         figures=run_figures(state) if ended_well else None,
         epoch_samples=samples_per_epoch(state),

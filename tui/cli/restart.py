@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 
+from distmon.core.printable import clean
 from distmon.launcher.actions import RestartJob
 from distmon.launcher.control import ask, find_job
 from distmon.tui.cli.stop import add_job
-from distmon.tui.format import clean
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

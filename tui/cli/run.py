@@ -17,6 +17,7 @@ from typing import NamedTuple
 from distmon.core.errors import UsageError
 from distmon.core.events import OutputWritten
 from distmon.core.fold import apply
+from distmon.core.printable import clean
 from distmon.core.state import SessionState
 from distmon.launcher.cycle import Cycle, parse_cycle
 from distmon.launcher.flags import OWN_FLAGS, PRESET_FLAGS, job_spec, own_flags, split_arguments
@@ -36,7 +37,6 @@ from distmon.tui.cli.onward import Left, go_on, left
 from distmon.tui.cli.record import SUMMARIES_HELP
 from distmon.tui.cli.replay import opening
 from distmon.tui.cli.sessions import label, resolve
-from distmon.tui.format import clean
 from distmon.tui.job import LaunchedJob, new_session_id
 from distmon.tui.plain import PlainView, summary_lines
 from distmon.tui.terminal import can_show_app, run_app

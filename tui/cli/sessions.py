@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 
 from distmon.core.errors import DistmonError
+from distmon.core.printable import OBEYED, clean
 from distmon.replay.paths import SUFFIXES, demo_session, find_session
-from distmon.replay.report.mask import OBEYED, plain
 from distmon.replay.session_file import Notes
 
 SESSION_HELP = "a recording: its path, a part of its name in the recordings' folder, or `last`"
@@ -42,9 +42,9 @@ def label(path: Path) -> str:
 
 def warn(path: Path, notes: Notes) -> list[str]:
     """Says on standard error, and returns, what of a recording could not be read."""
-    sentences = [plain(sentence) for sentence in notes.sentences()]
+    sentences = [clean(sentence) for sentence in notes.sentences()]
     for sentence in sentences:
-        sys.stderr.write(f"distmon: warning: {plain(str(path))}: {sentence}\n")
+        sys.stderr.write(f"distmon: warning: {clean(str(path))}: {sentence}\n")
     return sentences
 
 

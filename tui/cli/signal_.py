@@ -6,10 +6,10 @@ import argparse
 import sys
 
 from distmon.core.errors import UsageError
+from distmon.core.printable import clean
 from distmon.launcher.actions import SIGNALS, SignalRank, signal_named
 from distmon.launcher.control import ask, find_job
 from distmon.tui.cli.stop import add_job
-from distmon.tui.format import clean
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

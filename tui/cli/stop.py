@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 
+from distmon.core.printable import clean
 from distmon.launcher.actions import StopJob
 from distmon.launcher.control import ask, find_job
-from distmon.tui.format import clean
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

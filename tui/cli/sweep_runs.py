@@ -15,12 +15,12 @@ from types import FrameType
 from distmon.core.errors import DistmonError
 from distmon.core.measures import current_generation as generation
 from distmon.core.measures import elapsed, throughput
+from distmon.core.printable import clean
 from distmon.core.state import SessionState
 from distmon.launcher.sweep import FAILURES_IN_A_ROW, Run, left_s, runs
 from distmon.replay.report.words import number, seconds
 from distmon.replay.session_file import load_state
 from distmon.tui.cli.sweep_folder import SweepFolder
-from distmon.tui.format import clean
 
 RUN = [sys.executable, "-m", "distmon.tui.cli.main", "run"]
 POLL_S = 0.2

@@ -9,8 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from distmon.core.errors import DistmonError
+from distmon.core.printable import clean
 from distmon.launcher.actions import AddHost, AnyAction, DrainHost, RestartJob, SignalRank, StopJob, signal_named
-from distmon.tui.format import clean
 from distmon.tui.ports import Job, Target
 from distmon.tui.rights import Rights
 

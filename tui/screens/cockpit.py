@@ -15,8 +15,8 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 from distmon.core.errors import DistmonError
+from distmon.core.printable import clean
 from distmon.tui.bindings import WHILE_HELPING, Command, bindings_for, commands_for
-from distmon.tui.format import clean
 from distmon.tui.ports import Job, Player
 from distmon.tui.rights import Rights
 from distmon.tui.screens.arrange import MIN_HEIGHT, MIN_WIDTH, Box, frame_places, resized

@@ -19,6 +19,7 @@ from textual.widgets import Input
 
 from distmon.core.errors import DistmonError
 from distmon.core.events import JobStarted
+from distmon.core.printable import clean
 from distmon.launcher.check import CheckResult, HostCheck
 from distmon.launcher.form import BACKENDS, Form, form_of, words_of
 from distmon.launcher.plan import Plan
@@ -28,7 +29,6 @@ from distmon.launcher.settings import FILE_NAME, Settings, load_settings, preset
 from distmon.replay.glance import glance
 from distmon.replay.paths import recordings, sessions_folder
 from distmon.tui.bindings import Command, bindings_for, commands_for, key_name
-from distmon.tui.format import clean
 from distmon.tui.screens.arrange import Box
 from distmon.tui.screens.page import Frame, Page
 from distmon.tui.view.facts import Facts

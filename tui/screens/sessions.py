@@ -15,6 +15,7 @@ from distmon.core.comparison import run_values
 from distmon.core.epoch_comparison import epoch_run
 from distmon.core.errors import DistmonError
 from distmon.core.held import FindingsHeld
+from distmon.core.printable import clean
 from distmon.replay.glance import Glance, glance
 from distmon.replay.paths import recordings, remove_recording, sessions_folder
 from distmon.replay.report import compare as comparing
@@ -23,7 +24,6 @@ from distmon.replay.report.sections import sections
 from distmon.replay.report.summarise import summarise
 from distmon.replay.session_file import load_state
 from distmon.tui.bindings import bindings_for
-from distmon.tui.format import clean
 from distmon.tui.screens.arrange import Rows
 from distmon.tui.screens.page import Frame, Page
 from distmon.tui.view import sessions as view

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from distmon.core.printable import clean
 from distmon.core.side_by_side import End, Lock, Row, Side, Standing, difference_words, is_past
-from distmon.tui.format import MISSING, clean, compact, duration, fit, milliseconds, percent, watts
+from distmon.tui.format import MISSING, compact, duration, fit, milliseconds, percent, watts
 from distmon.tui.theme import Palette
 from distmon.tui.view.words import PHASE_NAMES
 from distmon.tui.view.wrap import wrapped

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from distmon.core.printable import clean
 from distmon.tui.bindings import Command, key_name
-from distmon.tui.format import clean, fit
+from distmon.tui.format import fit
 from distmon.tui.glyphs import SPARKS
 from distmon.tui.screens.registry import TABS, ScreenEntry
 from distmon.tui.theme import Palette

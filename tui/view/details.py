@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from distmon.core.finding import CALM
-from distmon.tui.format import clean, duration
+from distmon.core.printable import clean
+from distmon.tui.format import duration
 from distmon.tui.theme import Palette
 from distmon.tui.view import node_table, nodes, rank_detail, ranks, verdict_page
 from distmon.tui.view.facts import Facts

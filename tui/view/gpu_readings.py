@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from distmon.core.events import GpuReading
-from distmon.tui.format import MISSING, age, clean, percent, size, watts
+from distmon.core.printable import clean
+from distmon.tui.format import MISSING, age, percent, size, watts
 from distmon.tui.theme import Palette
 from distmon.tui.view.node_readings import OLD_S, field_line
 from distmon.tui.widgets.line import Line

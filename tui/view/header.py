@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from distmon.core.death import death
 from distmon.core.finding import CALM
+from distmon.core.printable import clean
 from distmon.core.state import JobState
-from distmon.tui.format import MISSING, clean, compact, duration, fit
+from distmon.tui.format import MISSING, compact, duration, fit
 from distmon.tui.glyphs import STATES
 from distmon.tui.theme import Palette
 from distmon.tui.view.facts import Facts

@@ -6,9 +6,9 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from distmon.core.printable import clean
 from distmon.launcher.plan import Plan
 from distmon.launcher.reports import Finding, HostReport, host_line
-from distmon.tui.format import clean
 from distmon.tui.theme import Palette
 from distmon.tui.widgets.line import Line
 

@@ -9,8 +9,9 @@ from functools import lru_cache
 from itertools import islice, takewhile
 from typing import Any, Generic, TypeVar, overload
 
+from distmon.core.printable import clean
 from distmon.core.state import LogEntry, OutputLine
-from distmon.tui.format import clean, clock, fit_end
+from distmon.tui.format import clock, fit_end
 from distmon.tui.theme import Palette
 from distmon.tui.view.filters import Filter, read_filter
 from distmon.tui.view.words import SEVERITY

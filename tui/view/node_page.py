@@ -8,8 +8,9 @@ from dataclasses import replace
 from msgspec import to_builtins
 
 from distmon.core.events import GpuReading, ProcessReading
+from distmon.core.printable import clean
 from distmon.core.state import NodeState
-from distmon.tui.format import MISSING, age, clean, percent, size, watts
+from distmon.tui.format import MISSING, age, percent, size, watts
 from distmon.tui.theme import Palette
 from distmon.tui.view.chart import TimeView, events_of
 from distmon.tui.view.facts import Facts

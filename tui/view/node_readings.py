@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from distmon.core.events import ControlGroup, GpuReading, NetworkRate, NodeSampled
-from distmon.tui.format import MISSING, age, clean, fit, percent, size, watts
+from distmon.core.printable import clean
+from distmon.tui.format import MISSING, age, fit, percent, size, watts
 from distmon.tui.theme import Palette
 from distmon.tui.widgets.line import Line
 

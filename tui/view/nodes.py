@@ -5,6 +5,7 @@ from __future__ import annotations
 from distmon.core.events import GpuReading, NodeSampled
 from distmon.core.fold import node_power_w
 from distmon.core.measures import node_means, node_status
+from distmon.core.printable import clean
 from distmon.core.readings import (
     cores_on,
     gpu_power_w,
@@ -15,7 +16,7 @@ from distmon.core.readings import (
     reading_age_s,
 )
 from distmon.core.state import NodeState
-from distmon.tui.format import MISSING, age, clean, compact, fit, percent, size, watts
+from distmon.tui.format import MISSING, age, compact, fit, percent, size, watts
 from distmon.tui.theme import Palette
 from distmon.tui.view.facts import Facts
 from distmon.tui.view.gpu_readings import SHOWN_ELSEWHERE, gpu_lines, gpu_name

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from distmon.core.events import WorkerIdentified
 from distmon.core.measures import ALL_PHASES, RECENT, RankRow, Split, steady_split
+from distmon.core.printable import clean
 from distmon.core.state import RankState
-from distmon.tui.format import MISSING, clean, duration, fit, milliseconds, percent
+from distmon.tui.format import MISSING, duration, fit, milliseconds, percent
 from distmon.tui.theme import Palette
 from distmon.tui.view.facts import Facts
 from distmon.tui.view.words import PHASE_NAMES, rank_state

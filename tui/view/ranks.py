@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 
 from distmon.core.measures import ALL_PHASES, RankRow
+from distmon.core.printable import clean
 from distmon.core.recent import Difference
-from distmon.tui.format import MISSING, clean, compact, milliseconds
+from distmon.tui.format import MISSING, compact, milliseconds
 from distmon.tui.view.facts import Facts
 from distmon.tui.view.filters import read_filter
 from distmon.tui.view.words import PHASE_NAMES, rank_state

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import groupby
 
+from distmon.core.printable import clean
 from distmon.core.recent import Recent
-from distmon.tui.format import MISSING, clean, milliseconds
+from distmon.tui.format import MISSING, milliseconds
 from distmon.tui.view.chart import TimeView, events_of
 from distmon.tui.view.facts import Facts
 from distmon.tui.view.measures import RankMeasure

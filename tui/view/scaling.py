@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from distmon.core.against import against
 from distmon.core.intervals import Interval
+from distmon.core.printable import clean
 from distmon.core.scaling import Fit, Scaling
 from distmon.core.steady import SteadySpeed
-from distmon.tui.format import MISSING, clean, compact, fit
+from distmon.tui.format import MISSING, compact, fit
 from distmon.tui.sweeps import Progress
 from distmon.tui.theme import Palette
 from distmon.tui.view.wrap import wrapped

@@ -6,8 +6,9 @@ import textwrap
 import time
 from collections.abc import Sequence
 
+from distmon.core.printable import clean
 from distmon.replay.glance import Glance
-from distmon.tui.format import MISSING, clean, duration, size
+from distmon.tui.format import MISSING, duration, size
 from distmon.tui.theme import Palette
 from distmon.tui.widgets.line import Line
 from distmon.tui.widgets.rows import Cell

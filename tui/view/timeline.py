@@ -8,8 +8,9 @@ from itertools import groupby
 from distmon.core.elastic import Accounts, GenerationSpan, accounts
 from distmon.core.elastic_lanes import Lane, lanes
 from distmon.core.events import MembershipChanged
+from distmon.core.printable import clean
 from distmon.core.state import SessionState
-from distmon.tui.format import MISSING, clean, duration, fit, milliseconds, span
+from distmon.tui.format import MISSING, duration, fit, milliseconds, span
 from distmon.tui.theme import Palette
 from distmon.tui.view.chart import TimeView
 from distmon.tui.view.facts import Facts

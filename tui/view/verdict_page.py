@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from distmon.core.finding import CALM, Key, key_of, why_no_gain
+from distmon.core.printable import clean
 from distmon.core.verdicts import Verdict
-from distmon.tui.format import MISSING, clean, duration
+from distmon.tui.format import MISSING, duration
 from distmon.tui.glyphs import STATES
 from distmon.tui.theme import Palette
 from distmon.tui.view.facts import Facts

@@ -9,7 +9,8 @@ from textual import events
 from textual.message import Message
 from textual.strip import Strip
 
-from distmon.tui.format import clean, duration, fit_end
+from distmon.core.printable import clean
+from distmon.tui.format import duration, fit_end
 from distmon.tui.widgets.chart import Chart, TimeAxis
 from distmon.tui.widgets.line import Line
 from distmon.tui.widgets.panel import Panel, ScrollMark

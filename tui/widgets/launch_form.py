@@ -16,8 +16,8 @@ from textual.suggester import Suggester
 from textual.widget import Widget
 from textual.widgets import Button, Input, Select, Static
 
+from distmon.core.printable import clean
 from distmon.launcher.form import BACKENDS, FIELDS, Form
-from distmon.tui.format import clean
 from distmon.tui.widgets.prompt import Field
 
 NO_PRESET = "no preset"

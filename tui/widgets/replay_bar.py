@@ -11,7 +11,8 @@ from textual.message import Message
 from textual.strip import Strip
 
 from distmon.core.errors import DistmonError
-from distmon.tui.format import clean, duration, milliseconds
+from distmon.core.printable import clean
+from distmon.tui.format import duration, milliseconds
 from distmon.tui.moment import moment_named
 from distmon.tui.ports import Player
 from distmon.tui.view.minimap import EMPTY, UNREAD, cell_of, pace_at, pace_cells, tick_cells, with_ticks
