@@ -1,4 +1,4 @@
-"""Numbers keep their width and their meaning; user-made text cannot speak to the terminal."""
+"""Numbers keep their width and their meaning."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from distmon.core.printable import clean
 from distmon.tui import format as fmt
 
 
@@ -78,33 +79,6 @@ def test_percent_has_no_negative_zero() -> None:
     assert fmt.milliseconds(-1e-7) == "0.00"
 
 
-@pytest.mark.parametrize(
-    ("raw", "shown"),
-    [
-        ("plain", "plain"),
-        ("\x1b[31mred\x1b[0m", "red"),
-        ("\x1b]0;title\x07text", "text"),
-        ("\x1b]52;c;aGFjaw==\x1b\\copy", "copy"),
-        ("\x9b31mc1", "c1"),
-        ("bell\x07back\x08", "bellback"),
-        ("a\tb", "a   b"),
-        ("right\u202eto left", "rightto left"),
-        ("[red]markup[/red] nœud-ü", "[red]markup[/red] nœud-ü"),
-        ("two\nlines", "twolines"),
-        ("\x1bPdevice control", ""),
-    ],
-)
-def test_clean(raw: str, shown: str) -> None:
-    assert fmt.clean(raw) == shown
-
-
-@given(st.text(max_size=200))
-def test_clean_leaves_nothing_that_a_terminal_obeys(text: str) -> None:
-    cleaned = fmt.clean(text)
-    assert not any(ord(c) < 32 or 127 <= ord(c) < 160 for c in cleaned)
-    assert fmt.clean(cleaned) == cleaned
-
-
-@given(st.text(max_size=60).map(fmt.clean), st.integers(0, 40), st.sampled_from(["left", "right", "centre"]))
+@given(st.text(max_size=60).map(clean), st.integers(0, 40), st.sampled_from(["left", "right", "centre"]))
 def test_fit_fills_exactly(text: str, width: int, align: str) -> None:
     assert cell_len(fmt.fit(text, width, align)) == width  # type: ignore[arg-type]
