@@ -38,12 +38,10 @@ def test_the_slowed_rank_shows_as_the_wait_of_the_other(ranks: list[Rank], gener
     fast, slow = (rank.steps(generation)[2:] for rank in ranks)
     delay = median_ms([s.input_wait_ns - f.input_wait_ns for f, s in paired(fast, slow)])
     waited = median_ms([f.exposed_communication_ns - s.exposed_communication_ns for f, s in paired(fast, slow)])
+    # The waiting rank spins, and on a busy machine the slow one then also computes longer.
+    late = median_ms([s.until_collective_ns - f.until_collective_ns for f, s in paired(fast, slow)])
     assert delay >= 28
-    if generation == EAGER_TAPE:
-        # Eager steps are long in Python, and the waiting rank spins: on two busy cores the slow one gets slower still.
-        assert waited >= 0.9 * delay
-    else:
-        assert waited == pytest.approx(delay, rel=0.10)
+    assert waited == pytest.approx(late, rel=0.10)
 
 
 def test_equal_ranks_show_no_wait_for_each_other(ranks: list[Rank]) -> None:
