@@ -95,8 +95,8 @@ class DistmonApp(App[int]):
         """While another moment is shown, what happens now is not looked at before."""
         self._spacing_s = SLOW_FRAME_S if environment.get("DISTMON_SLOW_LINK", "") not in ("", "0") else 0.0
         self._more_due = False
-        self._unread = ""
-        """What the bar says that was not read of the recording."""
+        self._unread: str | None = None
+        """What was not read of the recording when the bar was drawn last, or before."""
         self.wanted: Path | None = None
         """The recording that the user has left this session for."""
         self.wanted_beside: Path | None = None
@@ -227,6 +227,7 @@ class DistmonApp(App[int]):
     def _show(self, measured: Facts) -> None:
         """Draw, and say how long the next frame of data waits for it."""
         begun = time.thread_time()
+        self._unread = self.player.unread if self.player is not None else ""
         self.cockpit.show(measured)
         rest_s = min((time.thread_time() - begun) / DRAW_SHARE, LATEST_S)
         self._rests_until = self._drawn_at + max(rest_s, self._spacing_s) - FRAME_S / 2  # to the nearest frame
