@@ -10,6 +10,8 @@ from statistics import fmean, median
 DEFAULT_INTERVAL_S = 1.0
 """tegrastats' own."""
 _GAP_INTERVALS = 2.5
+_LONGEST_INTERVAL_S = 86_400.0
+"""What lies longer between two readings is a gap, or a clock that was set, wherever there are but few of them."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -67,7 +69,7 @@ def _spread(clocks: Sequence[float | None]) -> list[float | None]:
 def _usual_interval(times: Sequence[float | None]) -> float:
     """Mean of the differences that are no gaps."""
     pairs = [(a, b) for a, b in pairwise(times) if a is not None and b is not None]
-    steps = [later - earlier for earlier, later in pairs if later > earlier]
+    steps = [step for earlier, later in pairs if 0 < (step := later - earlier) <= _LONGEST_INTERVAL_S]
     if not steps:
         return DEFAULT_INTERVAL_S
     limit = _GAP_INTERVALS * median(steps)

@@ -74,6 +74,7 @@ def samples(events: Sequence[ev.AnyEvent]) -> list[ev.NodeSampled]:
         ([10.0, 11.0, 13.0], None, None, [10.0, 11.0, 13.0], 1.5),
         ([10.0, None, 12.0, 13.0], None, None, [10.0, 11.0, 12.0, 13.0], 1.0),
         ([None, 10.0, 11.0], None, None, [9.0, 10.0, 11.0], 1.0),
+        ([10.0, 4e10], None, None, [10.0, 4e10], 1.0),
         ([10.0], None, None, [10.0], 1.0),
         ([], None, None, [], 1.0),
     ],
