@@ -187,7 +187,7 @@ def keras_loop() -> dict[str, Any]:
 
     def model() -> Any:
         layers = [tf.keras.layers.Dense(320, activation="relu", input_shape=(256,))]
-        layers += [tf.keras.layers.Dense(320, activation="relu") for _ in range(3)]
+        layers += [tf.keras.layers.Dense(320, activation="relu") for _ in range(5)]
         network = tf.keras.Sequential([*layers, tf.keras.layers.Dense(10)])
         loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         network.compile(hvd.DistributedOptimizer(tf.keras.optimizers.SGD(1e-6)), loss=loss)
