@@ -244,7 +244,9 @@ class Browser:
     def __init__(self, websocket: aiohttp.ClientWebSocketResponse) -> None:
         self._websocket, self._number = websocket, 0
         self.told = ""
-        """What the page's own websocket brought."""
+        """What the page's own websocket brought, since it was opened."""
+        self.opened = 0
+        """Websockets: one for each time the page was loaded."""
         self.requested: list[str] = []
 
     async def do(self, method: str, **params: object) -> dict[str, Any]:
@@ -257,9 +259,9 @@ class Browser:
         result: dict[str, Any] = message["result"]
         return result
 
-    async def until(self, *texts: str) -> None:
+    async def until(self, *texts: str, opened: int = 1) -> None:
         async with asyncio.timeout(FIRST_LIMIT_S):
-            while not all(text in self.told for text in texts):
+            while self.opened < opened or not all(text in self.told for text in texts):
                 await self._next()
 
     async def _next(self) -> dict[str, Any]:
@@ -268,6 +270,8 @@ class Browser:
             frame = message["params"]["response"]
             data = frame["payloadData"]
             self.told += base64.b64decode(data).decode("utf-8", "replace") if frame["opcode"] == 2 else data
+        elif message.get("method") == "Network.webSocketCreated":
+            self.told, self.opened = "", self.opened + 1
         elif message.get("method") == "Network.requestWillBeSent":
             self.requested.append(message["params"]["request"]["url"])
         return message
@@ -335,9 +339,8 @@ async def test_a_page_outlives_a_reload_and_says_what_to_do_once_the_server_is_g
         await page.do("Network.enable")
         await page.do("Page.navigate", url=served.address)
         await page.until("throughput")
-        page.told = ""
         await page.do("Page.reload")
-        await page.until("throughput")
+        await page.until("throughput", opened=2)
         served.end()
         await _says(page, "has ended, or cannot be reached")
         again = Served(folder, "--port", port, "replay", "run.jsonl")
