@@ -16,9 +16,20 @@ from dataclasses import dataclass, field
 from operator import sub
 
 from distmon.core.batches import UNKNOWN, USUAL, Batch, Int64s
-from distmon.core.columns import compiled_fold
+from distmon.core.columns import Floats, compiled_fold
 from distmon.core.quantiles import median
-from distmon.core.sequential import CALIBRATION, SHIFTS, Noise, Shares, Shift, alarm_level, averaged, deviation, scores
+from distmon.core.sequential import (
+    CALIBRATION,
+    SHIFTS,
+    Noise,
+    Shares,
+    Shift,
+    alarm_level,
+    averaged,
+    deviation,
+    scores,
+    step_growth,
+)
 
 BLOCK = 5
 MANY_RANKS, VERY_MANY_RANKS = 64, 1024
@@ -32,6 +43,8 @@ BOUND_ON, BOUND_OFF = 0.20, 0.16
 """Shares of the step from which the transfer counts as what bounds the job, and under which no longer."""
 _SHARE_BLOCKS = 20
 MAX_EPISODES = 64
+_GROWN_BLOCKS, _BEFORE_BLOCKS = 40, 30
+"""What the step grew by when a lateness began is told by so many blocks since and before; later ones tell of other things too."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -92,6 +105,8 @@ class Arrivals:
     """Of the ranks' lateness by trimmed means, in the order of `ranks`; unused with many ranks."""
     mean_noise: Noise = field(default_factory=Noise)
     """Of their lateness by plain means."""
+    last_steps_ns: Floats = field(default_factory=lambda: array("d"))
+    """Mean step of each of the last blocks."""
     slow: Shift = field(default_factory=Shift)
     usual_step_ns: float = 0.0
     """Of the blocks in which the transfer was as it is usually, as the next."""
@@ -157,6 +172,7 @@ class Arrivals:
     def _restart(self, step: int) -> None:
         """Gives up what could not be joined, and the evidence with it."""
         self.next_step, self.ready, self.durations, self.suspects = step, 0, [], set()
+        self.last_steps_ns = array("d")
         self.trimmed_noise.before, self.mean_noise.before = [], []
         self.ranks = {rank: Arrival() for rank in self.ranks}
 
@@ -200,6 +216,8 @@ class Arrivals:
         self.weighed += 1
         if self.weighed <= SKIPPED_BLOCKS:
             return
+        self.last_steps_ns.append(duration / self.block)
+        del self.last_steps_ns[: -_GROWN_BLOCKS - _BEFORE_BLOCKS]
         settled = self.weighed - SKIPPED_BLOCKS
         trimmed = _trimmed_lateness(rows, duration) if rows is not None else None
         self._weigh_ranks(trimmed, _mean_lateness(sums, duration), settled)
@@ -246,6 +264,10 @@ class Arrivals:
         first = self.next_step - self.block
         if shift.add(value, found, alarm, first) and len(self.episodes) < MAX_EPISODES:
             self.episodes.append(Episode(rank, shift.since, first - 1, shift.mean))
+        if shift.named and shift.blocks <= _GROWN_BLOCKS:
+            # The begin may lie anywhere in the first block, or late in the one before it.
+            before, since = self.last_steps_ns[: -shift.blocks - 1], self.last_steps_ns[1 - shift.blocks :]
+            shift.growth = step_growth(before[-_BEFORE_BLOCKS:], since)
 
     def late_ranks(self) -> dict[int, Shift]:
         """The ranks that are late now, the latest first."""

@@ -15,6 +15,8 @@ from distmon.core.steps import RECENT_STEPS, Generation, RankSteps
 
 _ROWS = 4_096
 _VARIES = 0.75
+_MOST_COST = 2.0
+"""Of what is waited for a late rank, all that it costs is taken to be no more than this."""
 _LEAST_STEPS = 16
 """Fewer steps are joined where there are many ranks to average over: about _ROWS steps of ranks."""
 
@@ -105,11 +107,15 @@ def _by_step(generation: Generation, numbers: Sequence[int], count: int) -> list
     return [JoinedStep(step, *row) for step, row in whole]
 
 
-def gain_without_lateness(found: Joined, ranks: Collection[int]) -> tuple[float, float] | None:
+def gain_without_lateness(
+    found: Joined, ranks: Collection[int], growth: tuple[float, float] | None = None
+) -> tuple[float, float] | None:
     """95 % interval, in percent of the step, of what would be saved if some ranks were no later than the others usually are.
 
     In each step each of them is moved forward by its mean lateness; the step then ends as much earlier as the last rank allows.
-    None where there are no others.
+    A rank that keeps others waiting costs more than the wait: who slept wakes up slow, and the transfer takes longer. Therefore
+    the interval reaches up to the end of that of the step's `growth` since the lateness began, as a share of a step now, though
+    to no more than twice as far as without. None where there are no others.
     """
     own = [index for index, rank in enumerate(found.ranks) if rank in ranks]
     chosen = set(own)
@@ -136,7 +142,10 @@ def gain_without_lateness(found: Joined, ranks: Collection[int]) -> tuple[float,
         ]
 
     low, high = mean_band(saved(least)), mean_band(saved(most))
-    return None if low is None or high is None else _as_measured((low[0], high[1]), found)
+    gain = None if low is None or high is None else _as_measured((low[0], high[1]), found)
+    if gain is None or growth is None:
+        return gain
+    return gain[0], max(gain[1], min(100 * growth[1], _MOST_COST * gain[1]))
 
 
 def _varies(late: Sequence[float]) -> bool:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from operator import sub
 from typing import TYPE_CHECKING
 
+from distmon.core.intervals import student
+
 if TYPE_CHECKING:
     Shares = array[float]
 else:
@@ -34,6 +36,8 @@ _CAUTION, _CAUTION_EARLY = 1.12, 0.7
 _LEAST_NOISE = 0.002
 _ENOUGH = 512
 """Ranks whose typical change is that of all within a few percent."""
+_LEAST_GROWN = 6
+"""Blocks on either side that it takes to tell what the step grew by."""
 _FORGIVEN = 3
 """One block alone, however good, takes away no more than this part of an alarm."""
 
@@ -60,6 +64,8 @@ class Shift:
     blocks: int = 0
     total: float = 0.0
     """Of the blocks since then."""
+    growth: tuple[float, float] | None = None
+    """95 % interval of what the step has grown by since then, as a share of a step now."""
 
     @property
     def mean(self) -> float:
@@ -76,7 +82,7 @@ class Shift:
             ended, self.named = self.named, False
             return ended
         if resting:
-            self.since, self.blocks, self.total = step, 0, 0.0
+            self.since, self.blocks, self.total, self.growth = step, 0, 0.0, None
         self.blocks += 1
         self.total += value
         self.named = self.named or most >= alarm
@@ -113,6 +119,30 @@ class Noise:
         del before[: -_FAR[0]]
         self.deviations.append(deviation(self.near, self.far, blocks))
         del self.deviations[:-_DELAY]
+
+
+def step_growth(before: Sequence[float], since: Sequence[float]) -> tuple[float, float] | None:
+    """95 % interval of what the step has grown by, as a share of a step now, from mean steps of blocks before and since.
+
+    By trimmed means with their errors (Tukey and McLaughlin 1963), as there are stalls. None where there are too few blocks.
+    """
+    if min(len(before), len(since)) < _LEAST_GROWN:
+        return None
+    (old, old_error), (new, new_error) = _trimmed(before), _trimmed(since)
+    reach = student(0.8 * min(len(before), len(since)) - 1) * math.hypot(old_error, new_error)
+    return (new - old - reach) / new, (new - old + reach) / new
+
+
+def _trimmed(values: Sequence[float]) -> tuple[float, float]:
+    """The mean without the shortest and the longest tenth, and its standard error."""
+    n = len(values)
+    cut = math.ceil(n / 10)
+    ordered = sorted(values)
+    kept = ordered[cut : n - cut]
+    held = [kept[0]] * cut + kept + [kept[-1]] * cut
+    centre = math.fsum(held) / n
+    spread = math.sqrt(math.fsum((value - centre) ** 2 for value in held) / (n - 1))
+    return math.fsum(kept) / len(kept), spread / ((1 - 2 * cut / n) * math.sqrt(n))
 
 
 def averaged(mean: float, value: float, count: int) -> float:

@@ -39,16 +39,15 @@ def straggler_verdicts(state: SessionState, generation: Generation, *, in_full: 
     verdicts = []
     for (rank, shift), part in zip(late.items(), parts, strict=True):
         verdicts.append(_straggler(state, generation, found, rank, shift, part if len(late) > 1 else None))
-    since = {rank: shift.since for rank, shift in late.items()}
-    return _slow_nodes(state, generation, verdicts, found, since) + verdicts + _past(state, generation, set(late))
+    return _slow_nodes(state, generation, verdicts, found, late) + verdicts + _past(state, generation, set(late))
 
 
 def _slow_nodes(
-    state: SessionState, generation: Generation, late: list[Verdict], joined_steps: Joined | None, since: dict[int, int]
+    state: SessionState, generation: Generation, late: list[Verdict], joined_steps: Joined | None, shifts: dict[int, Shift]
 ) -> list[Verdict]:
     """Hosts of several ranks all of which are late, while others are not: it is the host.
 
-    Its gain rests on the steps from the one `since` which the last of its ranks is late.
+    Its gain rests on the steps since which the last of its ranks is late.
     """
     found = []
     for host in dict.fromkeys(v.host for v in late if v.host):
@@ -57,8 +56,8 @@ def _slow_nodes(
         if len(there) < 2 or len(own) < len(there) or len(there) == len(generation.ranks):
             continue
         first = own[0]
-        begun = max(since[v.rank] for v in own if v.rank is not None)
-        recent = [step for step in joined_steps.steps if step.step >= begun] if joined_steps else []
+        last = max((shifts[v.rank] for v in own if v.rank is not None), key=lambda shift: shift.since)
+        recent = [step for step in joined_steps.steps if step.step >= last.since] if joined_steps else []
         found.append(
             Verdict(
                 kind="slow_node",
@@ -69,7 +68,9 @@ def _slow_nodes(
                 pattern=first.pattern,
                 host=host,
                 phase=first.phase,
-                gain_percent=gain_without_lateness(Joined(joined_steps.ranks, recent), set(there)) if joined_steps else None,
+                gain_percent=gain_without_lateness(Joined(joined_steps.ranks, recent), set(there), last.growth)
+                if joined_steps
+                else None,
                 from_s=min((v.from_s for v in own if v.from_s is not None), default=None),
                 to_s=first.to_s,
             )
@@ -107,7 +108,7 @@ def _straggler(
         rank=rank,
         host=host,
         phase=phase,
-        gain_percent=gain_without_lateness(Joined(found.ranks, recent), {rank}),
+        gain_percent=gain_without_lateness(Joined(found.ranks, recent), {rank}, shift.growth),
         from_s=_at(state, generation, rank, shift.since),
         to_s=_at(state, generation, rank, None),
     )

@@ -10,7 +10,7 @@ import pytest
 from distmon.core import events as ev
 from distmon.core import measures
 from distmon.core.fold import apply
-from distmon.core.sequential import Noise
+from distmon.core.sequential import Noise, step_growth
 from distmon.core.state import SessionState
 from distmon.core.synthetic_faults import Cause, Trial, second_by_second
 from distmon.core.verdicts import Verdict, cannot_tell, verdicts
@@ -164,6 +164,63 @@ def test_the_gain_that_is_told_comes_true() -> None:
         assert gain is not None
         hits += gain[0] - 0.3 <= measured_gain(trial, state) <= gain[1] + 0.3
     assert hits >= 4
+
+
+def step_of_two(late_ms: float, more_ms: float, source: random.Random) -> list[tuple[int, int]]:
+    """(duration, wait) in ns by rank: rank 1 comes late, and the step takes longer by something else as well."""
+    compute = [80 + more_ms + source.gauss(0, 1), 80 + more_ms + late_ms + source.gauss(0, 1)]
+    step = max(compute) + 2
+    return [(round(step * 1e6), round((step - own) * 1e6)) for own in compute]
+
+
+@pytest.mark.parametrize(("more_ms", "reaches"), [(0.0, (9, 11.5)), (3.0, (12, 15)), (60.0, (11, 13))])
+def test_the_gain_reaches_up_to_what_the_step_grew_by_at_most_to_twice_the_lateness(
+    more_ms: float, reaches: tuple[float, float]
+) -> None:
+    state, source, at = SessionState(), random.Random(5), 100.0
+    for first in range(0, 300, 10):
+        rows = [step_of_two(9.0 * (first >= 150), more_ms * (first >= 150), source) for _ in range(10)]
+        durations = [row[0][0] for row in rows]
+        starts = [sum(durations[:i]) for i in range(10)]
+        for rank in (0, 1):
+            told = ev.StepsRecorded(
+                at=at + sum(durations) / 1e9,
+                node="n0",
+                worker=f"w{rank}",
+                rank=rank,
+                generation=0,
+                first_step=first,
+                origin=at,
+                start_ns=starts,
+                duration_ns=durations,
+                exposed_communication_ns=[row[rank][1] for row in rows],
+            )
+            apply(state, told)
+        at += sum(durations) / 1e9
+    late = next(v for v in verdicts(state) if v.kind == "straggler")
+    assert (late.rank, state.generations[0].arrivals.ranks[1].late.since) == (1, 150)
+    assert late.gain_percent is not None
+    assert late.gain_percent[0] < 100 * 9 / (91 + more_ms)
+    assert reaches[0] <= late.gain_percent[1] <= reaches[1]
+
+
+@pytest.mark.parametrize("stalls", [0, 3])
+def test_what_a_step_grew_by_is_told_whatever_stalls_do(stalls: int) -> None:
+    source, inside = random.Random(7), 0
+    for _ in range(400):
+        before = [100 + source.gauss(0, 2) for _ in range(30)]
+        since = [105 + source.gauss(0, 2) for _ in range(40)]
+        for place in range(stalls):
+            since[10 * place] += 300
+        growth = step_growth(before, since)
+        assert growth is not None
+        inside += growth[0] <= 5 / 105 <= growth[1]
+    assert inside >= 0.9 * 400
+
+
+def test_too_few_blocks_tell_no_growth() -> None:
+    assert step_growth([100.0] * 30, [105.0] * 5) is None
+    assert step_growth([100.0] * 5, [105.0] * 30) is None
 
 
 def measured_gain(trial: Trial, state: SessionState) -> float:
