@@ -23,6 +23,7 @@ from pathlib import Path
 
 from figures import figure
 from host_tree import HostTree
+from memory import kept_in_use
 
 from distmon.core.events import NodeSampled
 from distmon.wire.subscription import Subscription
@@ -227,6 +228,7 @@ def core_percents(pids: dict[str, int], nodes: list[Node], each_second: Callable
 
 def measure_steady() -> None:
     with ExitStack() as stack:
+        memory = stack.enter_context(kept_in_use())
         start_sleepers(stack)
         rings = Path(stack.enter_context(tempfile.TemporaryDirectory(dir="/dev/shm")))
         ranks = start_ranks(stack, rings)
@@ -244,7 +246,7 @@ def measure_steady() -> None:
     size = f"64 cores, {RANKS} ranks x {STEPS_PER_S} steps/s, {OTHERS} other processes, {gpus} GPUs"
     setting = f"1 Hz, a tree of files of {size}; its journal on disk; one viewer"
     windows = f"median of {WINDOWS} windows of {WINDOW_S:.0f} s, the same for all"
-    how = f"{setting}; each process's CPU clock, {windows}; peers read this machine"
+    how = f"{setting}; each process's CPU clock, {windows}; peers read this machine; {memory}"
     for i, peer in enumerate(peers):
         beside = f"_beside_{peer}" if i else ""
         said = PEERS[peer]

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from figures import figure
+from memory import kept_in_use
 
 from distmon.agent.together import together
 from distmon.core.events import AnyEvent, OutputWritten, StepsRecorded
@@ -297,7 +298,13 @@ def stands(words: str, row: LastRow, seen: bytes) -> bool:
 
 def main() -> None:
     first_paint()
-    where = f"{COLUMNS}x{ROWS} pty, 1 Hz, over {WATCH_S:.0f} s, fold included, wire not"
+    with kept_in_use() as memory:
+        measure_steady(f"{COLUMNS}x{ROWS} pty, 1 Hz, over {WATCH_S:.0f} s, fold included, wire not; {memory}")
+        measure_keys(memory)
+
+
+def measure_steady(where: str) -> None:
+    """Of jobs of three sizes."""
     cost = steady(40, 10)
     figure("tui_core_percent_10_nodes", cost.process, "%", f"40 ranks on 10 nodes; {where}; {cost.words}")
     cost = steady(1024, 128)
@@ -311,8 +318,12 @@ def main() -> None:
     figure("tui_core_percent_1000_nodes", cost.process, "%", how)
     how = f"two frames of {per_frame * 1e3:.1f} ms CPU a second, mean of {len(cost.frames)}; 8,000 ranks on 1,000 nodes; {where}"
     figure("tui_draw_core_percent_1000_nodes", 100 * per_frame / FRAME_S, "%", how)
+
+
+def measure_keys(memory: str) -> None:
     times = key_to_paint(1024, 128)
-    how = f"1,024 ranks and {LOG_LINES_PER_S:,} log lines/s, {COLUMNS}x{ROWS} pty, {KEYS} keys; load {os.getloadavg()[0]:.1f}"
+    setting = f"1,024 ranks and {LOG_LINES_PER_S:,} log lines/s, {COLUMNS}x{ROWS} pty, {KEYS} keys"
+    how = f"{setting}; load {os.getloadavg()[0]:.1f}; {memory}"
     figure("tui_key_to_paint_p95_ms", times[int(0.95 * len(times))], "ms", how)
     figure("tui_key_to_paint_p99_ms", times[int(0.99 * len(times))], "ms", how)
 
