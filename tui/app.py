@@ -46,7 +46,7 @@ SLOW_FRAME_S = 2.0
 """With --slow-link there is at least so long between two frames of data."""
 TAKE_S, PAUSE_S = 0.01, 0.004
 """Events are taken in for at most so long, and after such a pause when more wait: a burst must not hold up a key."""
-DRAW_SHARE = 0.01
+DRAW_SHARE = 0.007
 """Drawing may take this share of a core: after a frame of a large job the next one waits, but no longer than LATEST_S."""
 LATEST_S = 1.0
 """While events of a burst wait, the screen waits for them, but not longer than this."""
