@@ -91,10 +91,12 @@ class NvidiaSensor:
         self._log: XidLog | None = None
         self._retry_ns = 0
         self._pause_s = _FIRST_PAUSE_S
+        self._looking = False
+        """At the next reading GPUs are looked for that could not be reached when the driver was taken up."""
 
     def may_block(self) -> bool:
-        """Only while the driver is taken up or let go of: GPUs are asked by threads of their own, with a deadline."""
-        return self._nvml is None or self._letting_go
+        """Only while the driver is taken up or let go of, or GPUs are looked for: they are asked by threads of their own."""
+        return self._nvml is None or self._letting_go or self._looking
 
     def settled(self) -> bool:
         """False while rates and activity, which take two slow readings, are still to come."""
@@ -102,7 +104,7 @@ class NvidiaSensor:
 
     def begin(self, now_ns: int) -> None:
         """Has the GPUs asked while others are read, where that takes no turns at Python's lock."""
-        if native is not None and self._nvml is not None and not self._letting_go:
+        if native is not None and not self.may_block():
             self._asked, self._asked_ns = [crew for crew in self._crews if crew.ask(now_ns)], now_ns
 
     def read(self, now_ns: int) -> Reading:
@@ -111,6 +113,8 @@ class NvidiaSensor:
             self.close()
         if self._nvml is None:
             self._come_back(now_ns)
+        elif self._looking:
+            self._look_again(now_ns)
         asked = self._asked if self._asked_ns == now_ns else None
         self._crews = read_all(self._crews, now_ns, self._answer_within_s, asked)
         rows = self._in_order()
@@ -182,6 +186,22 @@ class NvidiaSensor:
         devices = [row.device for row in self._rows.values() if row.device is not None]
         self._crews = [Crew(devices)] if devices else []
 
+    def _look_again(self, now_ns: int) -> None:
+        """Gives a device to each GPU that has none and can be reached by now. The others are left to their threads."""
+        self._looking = False
+        nvml, had = self._nvml, [row.device for row in self._rows.values()]
+        try:
+            count = nvml.nvmlDeviceGetCount()
+        except nvml.NVMLError:
+            return
+        reached = {row.index for row in self._rows.values() if row.device is not None}
+        for number in range(count):
+            if number not in reached:
+                self._find_gpu(number, now_ns)
+        self._order = []
+        if new := [row.device for row in self._rows.values() if row.device is not None and row.device not in had]:
+            self._crews = [*self._crews, Crew(new)]
+
     def _find_gpu(self, number: int, now_ns: int) -> None:
         nvml = self._nvml
         try:
@@ -196,11 +216,13 @@ class NvidiaSensor:
                 known.missing = condition
             return
         row = self._rows.get(uuid)
+        if row is not None and row.device is not None:
+            return
         if row is None:
-            self._rows.pop(f"unknown {number}", None)
+            unknown = self._rows.pop(f"unknown {number}", None)
             taken = {other.index for other in self._rows.values()}
             index = number if number not in taken else max(taken) + 1
-            row = self._rows[uuid] = _Row(index, uuid, name, None, _Condition(_OK))
+            row = self._rows[uuid] = _Row(index, uuid, name, None, _WELL, told=unknown.told if unknown else _OK)
         row.address = _pci_address(nvml, handle)
         row.device = NvidiaDevice(nvml, row.index, uuid, name, handle, self._system_memory)
         row.since_ns, row.last = now_ns, None
@@ -241,12 +263,16 @@ class NvidiaSensor:
 
     def _judge(self, conditions: list[_Condition], now_ns: int) -> None:
         """Lets go of the driver when no GPU can be read through it, or it knows of none: it looks for them when it is taken up.
-        Threads that hang keep it: they may yet return."""
+        Threads that hang keep it: they may yet return. Where some can be read, those that could not be reached are looked for."""
         if self._nvml is None:
             return
         states = {condition.state for condition in conditions}
-        if _OK in states:
+        if all(row.device is not None for row in self._rows.values()) and _OK in states:
             self._pause_s = _FIRST_PAUSE_S
+        elif _OK in states:
+            if now_ns >= self._retry_ns:
+                self._looking = True
+                self._wait_longer(now_ns)
         elif (states & {_LOST, _UNREADABLE} or not states) and _SILENT not in states and now_ns >= self._retry_ns:
             for row, condition in zip(sorted(self._rows.values(), key=lambda row: row.index), conditions, strict=True):
                 row.missing = condition

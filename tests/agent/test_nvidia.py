@@ -465,6 +465,29 @@ def test_a_lost_gpu_that_comes_back_is_found_by_its_uuid(scenario: Scenario, pla
     assert len(player.notices) == 2
 
 
+@pytest.mark.parametrize("machine_code", [True, False])
+def test_a_gpu_that_cannot_be_reached_at_the_start_is_found_once_it_can(
+    scenario: Scenario, play: Play, monkeypatch: pytest.MonkeyPatch, machine_code: bool
+) -> None:
+    if not machine_code:
+        monkeypatch.setattr("distmon.agent.sensors.nvidia.native", None)
+        monkeypatch.setattr("distmon.agent.sensors.nvidia_crew.native", None)
+    for index in range(3):
+        scenario.add_gpu(index)
+    scenario.answer(1, "handle", error="GpuIsLost")
+    scenario.answer(1, "handle", tick=5)
+    player = play(scenario, PATIENT_S)
+    readings = [player.gpus(tick) for tick in range(12)]
+    assert [(gpu.state, gpu.uuid) for gpu in readings[-1]] == [("ok", uuid(index)) for index in range(3)]
+    assert [gpu.temperature_c for gpu in readings[-1]] == [65, 66, 67]
+    assert all(gpus[0].state == gpus[2].state == "ok" for gpus in readings)
+    assert [gpus[1].state for gpus in readings] == ["lost"] * 8 + ["ok"] * 4  # asked at 1, 2, 4 and 8
+    assert player.notices == [
+        "GPU 1 (unknown): lost: it has fallen off the bus",
+        "GPU 1 (NVIDIA Stub 3090): can be read again",
+    ]
+
+
 def test_a_driver_that_goes_away_is_asked_again_less_and_less_often(scenario: Scenario, play: Play) -> None:
     scenario.add_gpu(0)
     scenario.add_gpu(1)
