@@ -2,16 +2,18 @@
 
 Steps are joined over ranks in blocks. In each block a rank's lateness is the usual wait of the others less its own, as a share
 of the step. A sequential test per rank (core/sequential.py) adds up evidence for lateness against none, by the trimmed mean over
-the block's steps, which a single stall does not move, and by the plain mean, which sees lateness that comes in bursts; with very
-many ranks by the plain mean alone. The alarm level keeps false alarms rare for all ranks together, and a rank stays named until
-the evidence is gone. The same test watches the transfer, what even the last rank waits: it grows when a link gets slow and nobody
-is late.
+the block's steps, which a single stall does not move, and by the plain mean; with very many ranks by the plain mean alone.
+Lateness in bursts that are blocks apart looks like noise to both: a third test counts who alone held up the steps that took
+clearly longer for it, which in a healthy job are all ranks alike. The alarm level keeps false alarms rare for all ranks together,
+and a rank stays named until the evidence is gone. The same test watches the transfer, what even the last rank waits: it grows
+when a link gets slow and nobody is late.
 """
 
 from __future__ import annotations
 
+import math
 from array import array
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from operator import sub
 
@@ -32,13 +34,25 @@ from distmon.core.sequential import (
 )
 
 BLOCK = 5
-MANY_RANKS, VERY_MANY_RANKS = 64, 1024
-"""With more ranks, blocks are twice and four times as long: the work per rank halves, and the usual wait is known better."""
+MANY_RANKS = 64
+"""With more ranks the single steps of a block are not looked at."""
 SKIPPED_BLOCKS = 2
 """The first steps compile and fill caches, on every rank as it likes."""
 _LEAST_BLOCKS, _LEAST_BLOCKS_OF_MEANS = 3, 4
 """An alarm takes so many blocks: one alone, however bad, is a stall, which a trimmed mean does not see anyway."""
+_FIRST_LOOK, _GROSS, _EARLY_DOUBT = 3, 0.1, 3.0
+"""From so many settled blocks on, before the noise is known well, a lateness by so much of the step, beyond so much more noise,
+is named."""
 _MAX_PENDING = 1_024
+_BURST, _LEAST_BURST = 4.0, 0.05
+"""A step is held up by a rank alone that comes later than the next one by so many usual margins, and by so much of the step."""
+_OF_ONE = 0.8
+"""A rank that is late in bursts holds up so much of all steps that are held up."""
+_FIRST_GAP, _GAPS = 40.0, 8
+_PATIENCE, _LEAST_PATIENCE = 5.0, 20
+"""Bursts have ended after so many usual gaps, and so many blocks, without one."""
+_LEAST_BURSTS = 8
+"""An alarm takes so many blocks with one."""
 BOUND_ON, BOUND_OFF = 0.20, 0.16
 """Shares of the step from which the transfer counts as what bounds the job, and under which no longer."""
 _SHARE_BLOCKS = 20
@@ -64,6 +78,27 @@ class Arrival:
     waits: Int64s = field(default_factory=lambda: array("I"))
     """Unsigned while all are known; signed, with UNKNOWN, else."""
     late: Shift = field(default_factory=Shift)
+    bursts: Shift = field(default_factory=Shift)
+    """The test of whether it is late in bursts."""
+    last_burst: int = -1
+    """The last block with a step that this rank alone held up."""
+    burst_gap: float = _FIRST_GAP
+    """Blocks from one such to the next, averaged."""
+
+    def burst_score(self, own: bool, others: int, ranks: int, block: int, alarm: float) -> float:
+        """Log-likelihood ratio of a block in which this rank alone held up a step, or not, and so many others one each.
+
+        For this rank being whom most such steps wait for, against all ranks alike. None for several usual gaps ends it.
+        """
+        if own:
+            if self.last_burst >= 0:
+                self.burst_gap += (block - self.last_burst - self.burst_gap) / _GAPS
+            self.last_burst = block
+        elif self.last_burst >= 0 and block - self.last_burst > max(_PATIENCE * self.burst_gap, _LEAST_PATIENCE):
+            self.last_burst, self.burst_gap = -1, _FIRST_GAP
+            return -2 * alarm
+        gain = min(math.log(_OF_ONE * ranks), alarm / _LEAST_BURSTS) if own else 0.0
+        return gain + others * math.log((1 - _OF_ONE) * ranks / (ranks - 1))
 
     def take(self, batch: Batch, told: int, skipped: int) -> None:
         """Takes in what was waited after the first `told` steps, with `skipped` unknown ones before it."""
@@ -86,7 +121,6 @@ class Arrivals:
     """The first step that is not joined yet."""
     ready: int = 0
     """Ranks that have told all of the next block."""
-    block: int = BLOCK
     blocks: int = 0
     weighed: int = 0
     """Blocks in which all ranks' waits were known: without one there is nothing usual to hold others against."""
@@ -105,6 +139,8 @@ class Arrivals:
     """Of the ranks' lateness by trimmed means, in the order of `ranks`; unused with many ranks."""
     mean_noise: Noise = field(default_factory=Noise)
     """Of their lateness by plain means."""
+    usual_margin_ns: float = 0.0
+    """By which the last rank comes later than the next, in the middle step of a block."""
     last_steps_ns: Floats = field(default_factory=lambda: array("d"))
     """Mean step of each of the last blocks."""
     slow: Shift = field(default_factory=Shift)
@@ -126,13 +162,11 @@ class Arrivals:
     def add(self, told: list[tuple[int, str, Batch]], expected: int) -> None:
         """Takes in batches by rank; blocks that all `expected` ranks have told are joined at once."""
         self.expected = expected
-        if not self.blocks:
-            self._choose_block(expected)
         place = 0
         while place < len(told):
             if compiled_fold is not None:
                 # Nearly all follow what is there, and there are thousands a second.
-                lead, begun = next(iter(self.ranks), None), (self.next_step, self.block)
+                lead, begun = next(iter(self.ranks), None), (self.next_step, BLOCK)
                 place, ready = compiled_fold.arrive(self.ranks, told, place, lead, USUAL, *begun, _MAX_PENDING)
                 self.ready += ready
             if place < len(told):
@@ -140,13 +174,6 @@ class Arrivals:
                 place += 1
         while self.ready >= max(self.expected, len(self.ranks)):
             self._join()
-
-    def _choose_block(self, expected: int) -> None:
-        """Its length, and who is ready for it, since the first ranks may have come before it was known how many there are."""
-        block = BLOCK * (1 if expected <= MANY_RANKS else 2 if expected <= VERY_MANY_RANKS else 4)
-        if block != self.block:
-            self.block = block
-            self.ready = sum(len(arrival.waits) >= block for arrival in self.ranks.values())
 
     def _add(self, rank: int, batch: Batch) -> None:
         arrival = self.ranks.get(rank)
@@ -165,7 +192,7 @@ class Arrivals:
         if next(iter(self.ranks)) == rank:
             self.durations.extend([0] * skipped)
             self.durations.extend(batch.durations_ns[told:])
-        self.ready += before < self.next_step + self.block <= before + skipped + count
+        self.ready += before < self.next_step + BLOCK <= before + skipped + count
         if len(arrival.waits) > _MAX_PENDING and self.ready < max(self.expected, len(self.ranks)):
             self._restart(self.next_step + len(arrival.waits))
 
@@ -177,10 +204,9 @@ class Arrivals:
         self.ranks = {rank: Arrival() for rank in self.ranks}
 
     def _join(self) -> None:
-        block = self.block
         # Up to MANY_RANKS the single steps are looked at too.
         many = len(self.ranks) > MANY_RANKS
-        joined = compiled_fold.join_block(self.ranks, block) if many and compiled_fold is not None else None
+        joined = compiled_fold.join_block(self.ranks, BLOCK) if many and compiled_fold is not None else None
         if joined is not None:
             rows: list[Int64s] = []
             sums, transfer, self.ready = joined
@@ -189,58 +215,73 @@ class Arrivals:
             sums = [sum(row) for row in rows]
             least = [*map(min, zip(*rows, strict=True))]
             transfer = sum(least) if min(least) > UNKNOWN else -1
-        duration = sum(self.durations[:block])
-        del self.durations[:block]
-        self.next_step += block
+        duration = sum(self.durations[:BLOCK])
+        del self.durations[:BLOCK]
+        self.next_step += BLOCK
         self.blocks += 1
         if len(sums) >= 2 and duration > 0 and transfer >= 0:
             self._weigh(None if many else rows, sums, transfer, duration)
 
     def _take_block(self) -> list[Int64s]:
         """What each rank waited in the next block, which is taken off."""
-        block, rows = self.block, []
+        rows = []
         self.ready = 0
         for arrival in self.ranks.values():
             waits = arrival.waits
-            rows.append(waits[:block])
-            del waits[:block]
-            self.ready += len(waits) >= block
+            rows.append(waits[:BLOCK])
+            del waits[:BLOCK]
+            self.ready += len(waits) >= BLOCK
         return rows
 
     def _weigh(self, rows: list[Int64s] | None, sums: list[int], transfer: int, duration: int) -> None:
         """A block of which all ranks' waits are known: by step where ranks are few, their sums, and what even the last waited."""
-        self.joined_steps += self.block
+        self.joined_steps += BLOCK
         self.joined_ns += duration
         self.transfer_ns += transfer
         self.waiting_ns += sum(sums) - len(sums) * transfer
         self.weighed += 1
         if self.weighed <= SKIPPED_BLOCKS:
             return
-        self.last_steps_ns.append(duration / self.block)
+        self.last_steps_ns.append(duration / BLOCK)
         del self.last_steps_ns[: -_GROWN_BLOCKS - _BEFORE_BLOCKS]
         settled = self.weighed - SKIPPED_BLOCKS
         trimmed = _trimmed_lateness(rows, duration) if rows is not None else None
-        self._weigh_ranks(trimmed, _mean_lateness(sums, duration), settled)
-        self._weigh_transfer(transfer / self.block, duration / self.block, settled)
+        held_up = self._held_up(rows, duration, settled) if rows is not None else set[int]()
+        self._weigh_ranks(trimmed, _mean_lateness(sums, duration), held_up, settled)
+        self._weigh_transfer(transfer / BLOCK, duration / BLOCK, settled)
 
-    def _weigh_ranks(self, trimmed: Shares | None, means: Shares, settled: int) -> None:
+    def _held_up(self, rows: list[Int64s], duration: int, settled: int) -> set[int]:
+        """The places of the ranks that alone held up a step of the block, by far more than is usual."""
+        margins = [_last_and_margin(step) for step in zip(*rows, strict=True)]
+        least = max(_BURST * self.usual_margin_ns, _LEAST_BURST * duration / BLOCK)
+        middle = median(margin for _, margin in margins) or 0.0
+        self.usual_margin_ns = averaged(self.usual_margin_ns, middle, settled)
+        return {place for place, margin in margins if margin >= least and settled > CALIBRATION}
+
+    def _weigh_ranks(self, trimmed: Shares | None, means: Shares, held_up: Set[int], settled: int) -> None:
         """By columns: there are thousands of ranks, and most are on time most of the time."""
         self.mean_noise.add(means, settled)
         if trimmed is not None:
             self.trimmed_noise.add(trimmed, settled)
-        if settled <= CALIBRATION:
+        if settled < _FIRST_LOOK:
             return
-        alarm, noise = alarm_level(len(means)), self.mean_noise.deviation
-        least, suspects = SHIFTS[0] / 2, self.suspects
+        # Few blocks tell little of the noise: what is named then has to be far beyond it.
+        least, doubt = (SHIFTS[0] / 2, 1.0) if settled > CALIBRATION else (_GROSS, _EARLY_DOUBT)
+        alarm, noise, held = alarm_level(len(means)), doubt * self.mean_noise.deviation, len(held_up)
+        suspects = self.suspects
         for place, (rank, mean) in enumerate(zip(self.ranks, means, strict=True)):
-            if mean <= least and rank not in suspects and (trimmed is None or trimmed[place] <= least):
+            if mean <= least and rank not in suspects and (trimmed is None or (trimmed[place] <= least and place not in held_up)):
                 continue
-            found = scores(mean, noise, alarm, _LEAST_BLOCKS_OF_MEANS)
+            found, arrival = scores(mean, noise, alarm, _LEAST_BLOCKS_OF_MEANS), self.ranks[rank]
             if trimmed is not None:
-                found += scores(trimmed[place], self.trimmed_noise.deviation, alarm, _LEAST_BLOCKS)
-            shift = self.ranks[rank].late
-            self._tested(shift, rank, mean, found, alarm)
-            if any(shift.evidence):
+                found += scores(trimmed[place], doubt * self.trimmed_noise.deviation, alarm, _LEAST_BLOCKS)
+                own = place in held_up
+                score = arrival.burst_score(own, held - own, len(means), self.blocks, alarm)
+                self._tested(arrival.bursts, rank, mean, [score], alarm)
+                if score <= -alarm and mean <= least:
+                    found = [score] * len(found)  # bursts are noise as well, beside which their end shows in no other way
+            self._tested(arrival.late, rank, mean, found, alarm)
+            if any(arrival.late.evidence) or any(arrival.bursts.evidence):
                 suspects.add(rank)
             else:
                 suspects.discard(rank)
@@ -261,18 +302,30 @@ class Arrivals:
             self.usual_step_ns = averaged(self.usual_step_ns, step, settled)
 
     def _tested(self, shift: Shift, rank: int | None, value: float, found: list[float], alarm: float) -> None:
-        first = self.next_step - self.block
-        if shift.add(value, found, alarm, first) and len(self.episodes) < MAX_EPISODES:
+        first = self.next_step - BLOCK
+        if shift.add(value, found, alarm, first) and len(self.episodes) < MAX_EPISODES and not self._was_told(rank, shift.since):
             self.episodes.append(Episode(rank, shift.since, first - 1, shift.mean))
         if shift.named and shift.blocks <= _GROWN_BLOCKS:
             # The begin may lie anywhere in the first block, or late in the one before it.
             before, since = self.last_steps_ns[: -shift.blocks - 1], self.last_steps_ns[1 - shift.blocks :]
             shift.growth = step_growth(before[-_BEFORE_BLOCKS:], since)
 
+    def _was_told(self, rank: int | None, since: int) -> bool:
+        """Whether an episode of the rank reaches past that step: it was late all the time and in bursts."""
+        return any(episode.rank == rank and episode.last_step > since for episode in self.episodes)
+
     def late_ranks(self) -> dict[int, Shift]:
-        """The ranks that are late now, the latest first."""
-        named = [(rank, arrival.late) for rank, arrival in self.ranks.items() if arrival.late.named]
+        """The ranks that are late now, all the time or in bursts, the latest first."""
+        tests = [(rank, arrival.late if arrival.late.named else arrival.bursts) for rank, arrival in self.ranks.items()]
+        named = [(rank, shift) for rank, shift in tests if shift.named]
         return dict(sorted(named, key=lambda item: -item[1].mean))
+
+
+def _last_and_margin(waits: Sequence[int]) -> tuple[int, int]:
+    """The place of the rank that came last, and how much later than the next one."""
+    least = min(waits)
+    place = waits.index(least)
+    return place, min((*waits[:place], *waits[place + 1 :])) - least
 
 
 def _mean_lateness(sums: list[int], duration: int) -> Shares:

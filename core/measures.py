@@ -338,7 +338,7 @@ class RankRow(NamedTuple):
     state: str
     recent: Split | None
     lateness_s: float | None
-    """How much later than the median rank it comes to the collective: the median's exposed communication less its own."""
+    """How much later it comes to the collective than the usual rank that is on time: by so much less it waits there."""
     samples_per_s: float | None
     unseen: dict[str, str]
 
@@ -353,7 +353,13 @@ def rank_rows(state: SessionState) -> list[RankRow]:
     taking_part = generation.ranks if generation else {}
     recents = recent_splits(generation) if generation else {}
     sums = recent_sums(generation) if generation else {}
-    usual = quantile(sorted(s.exposed_communication for s in recents.values() if s.exposed_communication is not None), 0.5)
+    late = generation.arrivals.late_ranks() if generation else {}
+    waits = sorted(
+        split.exposed_communication
+        for number, split in recents.items()
+        if split.exposed_communication is not None and number not in late
+    )
+    usual = waits[len(waits) // 2] if waits else None  # of two it is the one that waits for the other
     rows = []
     for number in sorted(state.ranks.keys() | taking_part.keys()):
         if world is not None and number >= world:

@@ -173,7 +173,7 @@ def deviation(near: float, far: float, blocks: int) -> float:
     return max(caution * near / (1 - rho) * math.sqrt(math.pi * (1 + rho)) / 2, _LEAST_NOISE)
 
 
-def shares(found: Sequence[Shift]) -> list[float]:
-    """What part of the lateness of all each has."""
-    total = math.fsum(shift.mean for shift in found)
-    return [shift.mean / total if total > 0 else 0.0 for shift in found]
+def shares(latenesses: Sequence[float]) -> list[float]:
+    """What part of all of it each has."""
+    total = math.fsum(latenesses)
+    return [lateness / total if total > 0 else 0.0 for lateness in latenesses]

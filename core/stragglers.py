@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from distmon.core.arrivals import Episode
+from distmon.core.arrivals import BLOCK, Episode
 from distmon.core.finding import REMEDIES, Pattern, Verdict, phase_words, since_start
 from distmon.core.joined import Joined, gain_without_lateness, gain_without_transfer, is_bursty, joined, mean_band
 from distmon.core.measures import ALL_PHASES, RECENT, Split, split_of
@@ -35,11 +35,50 @@ def straggler_verdicts(state: SessionState, generation: Generation, *, in_full: 
     """
     late = {rank: shift for rank, shift in generation.arrivals.late_ranks().items() if shift.mean >= LEAST_LATENESS}
     found = joined(generation, min(shift.since for shift in late.values())) if late and in_full else None
-    parts = shares(list(late.values()))
-    verdicts = []
-    for (rank, shift), part in zip(late.items(), parts, strict=True):
-        verdicts.append(_straggler(state, generation, found, rank, shift, part if len(late) > 1 else None))
+    seen = {rank: _seen(found, rank, shift, late) for rank, shift in late.items()} if found is not None else {}
+    parts = dict(zip(seen, shares([made.mean_ms for made in seen.values()]), strict=True)) if len(seen) > 1 else {}
+    if seen:
+        verdicts = [_straggler(state, generation, rank, late[rank], made, parts.get(rank)) for rank, made in seen.items()]
+    else:
+        verdicts = [_named(state, generation, rank, shift) for rank, shift in late.items()]
     return _slow_nodes(state, generation, verdicts, found, late) + verdicts + _past(state, generation, set(late))
+
+
+class _Seen(NamedTuple):
+    """The lateness of a rank in the recent steps of all ranks."""
+
+    steps: Joined
+    """From the one on in which it began, as far as that is among them."""
+    since: int
+    late_ms: list[float]
+    """By step, against the usual wait of the ranks that are on time."""
+
+    @property
+    def mean_ms(self) -> float:
+        return sum(self.late_ms) / len(self.late_ms) if self.late_ms else 0.0
+
+
+def _seen(found: Joined, rank: int, shift: Shift, late: Collection[int]) -> _Seen:
+    own = found.ranks.index(rank)
+    on_time = [i for i, number in enumerate(found.ranks) if number not in late] or [
+        i for i in range(len(found.ranks)) if i != own
+    ]
+    steps = [step for step in found.steps if step.step >= shift.since]
+    late_ms = [((median(step.waits[i] for i in on_time) or 0.0) - step.waits[own]) / 1e6 for step in steps]
+    begun = _begin(late_ms) if steps and steps[0].step == shift.since else 0
+    since = steps[begun].step if steps and begun else shift.since
+    return _Seen(Joined(found.ranks, steps[begun:]), since, late_ms[begun:])
+
+
+def _begin(late_ms: Sequence[float]) -> int:
+    """The step of a series that its lateness begins with: evidence may have been gathering before, by chance."""
+    begun = 0
+    while len(late_ms) - begun > 2 * BLOCK:
+        first, rest = late_ms[begun : begun + BLOCK], late_ms[begun + BLOCK :]
+        if is_bursty(rest) or sum(first) / BLOCK >= _CLEAR * sum(rest) / len(rest):
+            break
+        begun += BLOCK
+    return begun
 
 
 def _slow_nodes(
@@ -78,44 +117,44 @@ def _slow_nodes(
     return found
 
 
+def _named(state: SessionState, generation: Generation, rank: int, shift: Shift) -> Verdict:
+    """Without words and figures."""
+    host = state.ranks[rank].host if rank in state.ranks else ""
+    phase, _ = _phases(generation, rank, shift)
+    return Verdict(kind="straggler", text="", evidence="", try_first="", rank=rank, host=host, phase=phase)
+
+
 def _straggler(
-    state: SessionState, generation: Generation, found: Joined | None, rank: int, shift: Shift, part: float | None
+    state: SessionState, generation: Generation, rank: int, shift: Shift, seen: _Seen, part: float | None
 ) -> Verdict:
     phase, text = _phases(generation, rank, shift)
-    host = state.ranks[rank].host if rank in state.ranks else ""
-    if found is None:
-        return Verdict(kind="straggler", text="", evidence="", try_first="", rank=rank, host=host, phase=phase)
-    index = found.ranks.index(rank)
-    recent = [step for step in found.steps if step.step >= shift.since]
-    late = [((_others(step.waits, index) or 0.0) - step.waits[index]) / 1e6 for step in recent]
-    usual = sum(step.duration for step in recent) / len(recent) / 1e6 if recent else 0.0
-    band = mean_band(late)
-    ms = shift.mean * usual
+    steps = seen.steps.steps
+    usual = sum(step.duration for step in steps) / len(steps) / 1e6 if steps else 0.0
+    ms = seen.mean_ms if steps else shift.mean * usual
+    band = mean_band(seen.late_ms)
     interval = f", 95 % interval {band[0]:.2f} to {band[1]:.2f} ms" if band else ""
     share = f"; {part:.0%} of the lateness of all late ranks" if part is not None else ""
-    lasting = generation.arrivals.next_step - shift.since
-    pattern: Pattern = "bursty" if late and is_bursty(late) else "steady" if lasting >= PERSISTENT_STEPS else ""
+    lasting = generation.arrivals.next_step - seen.since
+    share_of_step = ms / usual if usual else shift.mean
+    bursty = bool(seen.late_ms) and is_bursty(seen.late_ms)
+    pattern: Pattern = "bursty" if bursty else "steady" if lasting >= PERSISTENT_STEPS else ""
     return Verdict(
         kind="straggler",
         text=f"rank {rank} is late by {ms:.1f} ms a step in {text}; the others wait for it",
         evidence=(
-            f"it waits that much less for allreduce than the others{interval}, {shift.mean:.1%} of the step, "
-            f"in step {shift.since:,} to {generation.arrivals.next_step - 1:,}{share}{_earlier(generation, rank)}"
+            f"it waits that much less for allreduce than the others{interval}, {share_of_step:.1%} of the step, "
+            f"in step {seen.since:,} to {generation.arrivals.next_step - 1:,}{share}{_earlier(generation, rank)}"
         ),
         try_first=REMEDIES[phase or "rest"],
-        check=f"its lateness in `distmon status` or the report falls to 0, and the step from {usual:.1f} ms by the gain",
+        check=f"its lateness on the Ranks screen and in the report falls to 0, and the step from {usual:.1f} ms by the gain",
         pattern=pattern,
         rank=rank,
-        host=host,
+        host=state.ranks[rank].host if rank in state.ranks else "",
         phase=phase,
-        gain_percent=gain_without_lateness(Joined(found.ranks, recent), {rank}, shift.growth),
-        from_s=_at(state, generation, rank, shift.since),
+        gain_percent=gain_without_lateness(seen.steps, {rank}, shift.growth),
+        from_s=_at(state, generation, rank, seen.since),
         to_s=_at(state, generation, rank, None),
     )
-
-
-def _others(waits: Sequence[int], index: int) -> float | None:
-    return median([*waits[:index], *waits[index + 1 :]])
 
 
 def _phases(generation: Generation, rank: int, shift: Shift) -> tuple[str | None, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from array import array
+from collections.abc import Callable
 
 import pytest
 
@@ -42,6 +43,117 @@ def test_a_small_delay_is_named_in_time_and_no_victim_ever(ranks: int, size: flo
         # Verdicts are looked at once a second, ten steps.
         assert named[trial.rank] - trial.onset <= within + 10
         assert (last[0].kind, last[0].rank, last[0].phase) in trial.expected()
+
+
+@pytest.mark.parametrize("ranks", [65, 200])
+def test_a_delay_is_named_as_soon_among_many_ranks(ranks: int) -> None:
+    trial = Trial("input", ranks=ranks, rank=ranks - 1, size=0.08, onset=150, steps=190, seed=3)
+    _, named, _ = told(trial)
+    assert set(named) == {trial.rank}
+    assert named[trial.rank] - trial.onset <= 25 + 10
+
+
+class Job:
+    """Steps of 80 ms of compute and the delays that are wanted, of all ranks together, told ten by ten."""
+
+    def __init__(self, ranks: int, seed: int = 0, stalls: float = 0.03) -> None:
+        self.ranks, self.source, self.stalls = ranks, random.Random(seed), stalls
+        self.state, self.at, self.steps = SessionState(), 100.0, 0
+        self.named: dict[int, int] = {}
+
+    def run(self, steps: int, delay_ms: Callable[[int, int], float]) -> list[Verdict]:
+        """`delay_ms` of (rank, step) is in the rank's input."""
+        for first in range(self.steps, self.steps + steps, 10):
+            self._ten(first, delay_ms)
+            for verdict in verdicts(self.state):
+                if verdict.kind == "straggler" and verdict.rank is not None:
+                    self.named.setdefault(verdict.rank, first + 10)
+        self.steps += steps
+        return [v for v in verdicts(self.state) if v.kind == "straggler" and v.pattern != "transient"]
+
+    def _ten(self, first: int, delay_ms: Callable[[int, int], float]) -> None:
+        inputs = [[1 + delay_ms(rank, step) for rank in range(self.ranks)] for step in range(first, first + 10)]
+        computes = [[80 * self.source.lognormvariate(0, 0.02) for _ in row] for row in inputs]
+        for row in computes:
+            row[self.source.randrange(self.ranks)] += 30.0 * (self.source.random() < self.stalls)
+        ready = [[a + b for a, b in zip(*rows, strict=True)] for rows in zip(inputs, computes, strict=True)]
+        durations = [round(1e6 * (max(row) + 3)) for row in ready]
+        starts = [sum(durations[:i]) for i in range(10)]
+        begun, self.at = self.at, self.at + sum(durations) / 1e9
+        for rank in range(self.ranks):
+            event = ev.StepsRecorded(
+                at=self.at,
+                node="n0",
+                worker=f"w{rank}",
+                rank=rank,
+                generation=0,
+                first_step=first,
+                origin=begun,
+                start_ns=starts,
+                duration_ns=durations,
+                exposed_communication_ns=[d - round(1e6 * row[rank]) for d, row in zip(durations, ready, strict=True)],
+                input_wait_ns=[round(1e6 * row[rank]) for row in inputs],
+                compute_ns=[round(1e6 * row[rank]) for row in computes],
+            )
+            apply(self.state, event)
+
+
+@pytest.mark.parametrize(("ranks", "period", "within"), [(2, 10, 500), (4, 10, 150), (4, 20, 300), (8, 25, 800)])
+def test_a_rank_that_is_late_in_bursts_is_named_and_no_other(ranks: int, period: int, within: int) -> None:
+    job = Job(ranks)
+    (late,) = job.run(1_000, lambda rank, step: 100.0 * (rank == 1 and step % period == 0))
+    assert (late.rank, late.phase, late.pattern) == (1, "input_wait", "bursty")
+    assert set(job.named) == {1} and job.named[1] <= within
+
+
+def test_bursts_that_have_ended_are_no_lateness_of_now() -> None:
+    job = Job(4)
+    assert job.run(400, lambda rank, step: 100.0 * (rank == 1 and step % 10 == 0))
+    assert job.run(200, lambda rank, step: 0.0) == []
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 16])
+def test_stalls_that_strike_all_ranks_alike_name_nobody(ranks: int) -> None:
+    job = Job(ranks, seed=8, stalls=0.2)
+    assert job.run(2_000, lambda rank, step: 0.0) == []
+    assert job.named == {}
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 16])
+def test_a_rank_that_is_very_late_from_the_first_step_on_is_named_before_the_noise_is_known_well(ranks: int) -> None:
+    job = Job(ranks)
+    (late,) = job.run(40, lambda rank, step: 35.0 * (rank == 1))
+    assert (late.rank, late.phase) == (1, "input_wait")
+
+
+@pytest.mark.parametrize(
+    "delays",
+    [{0: 30.0, 2: 15.0}, {0: 20.0, 2: 20.0}, {0: 30.0, 1: 20.0, 2: 10.0}, {1: 25.0}],
+    ids=["two", "alike", "three", "one"],
+)
+def test_the_lateness_that_is_told_is_in_its_own_interval_and_that_of_the_delay(delays: dict[int, float]) -> None:
+    job = Job(4 if len(delays) < 3 else 6, stalls=0.0)
+    found = job.run(400, lambda rank, step: delays.get(rank, 0.0) * (step >= 200))
+    assert {v.rank for v in found} == set(delays)
+    for late in found:
+        assert late.rank is not None
+        told_ms = float(late.text.split("late by ")[1].split(" ms")[0])
+        low, high = map(float, late.evidence.split("interval ")[1].split(" ms")[0].split(" to "))
+        assert low - 0.1 <= told_ms <= high + 0.1
+        assert told_ms == pytest.approx(delays[late.rank], abs=2.5)  # the last of many on time comes a little later than they do
+        if len(delays) > 1:
+            part = float(late.evidence.split("; ")[1].split("%")[0]) / 100
+            assert part == pytest.approx(delays[late.rank] / sum(delays.values()), abs=0.05)
+    rows = {row.rank: row.lateness_s for row in measures.rank_rows(job.state)}
+    for rank, delay in delays.items():
+        assert rows[rank] == pytest.approx(delay / 1e3, abs=0.003)
+
+
+def test_a_lateness_is_told_from_its_begin_on() -> None:
+    job = Job(2)
+    (late,) = job.run(240, lambda rank, step: 25.0 * (rank == 1 and step >= 200))
+    assert "in step 200 to 239" in late.evidence
+    assert float(late.text.split("late by ")[1].split(" ms")[0]) == pytest.approx(25.0, abs=2.0)
 
 
 def test_two_late_ranks_are_both_named_with_their_shares() -> None:
