@@ -121,6 +121,17 @@ def steps_set_aside(generation: Generation) -> int:
     return found.leading_steps if found.steps is None else found.steps
 
 
+def stalls(generation: Generation) -> int:
+    """Single steps after warm-up of over three times the steady one; they stay in the mean. 0 where no steady state was found."""
+    kept, found, singles = _kept(generation), warmup(generation), generation.series.singles
+    if found.steps is None or found.steady_step_s is None:
+        return 0
+    limit = 3 * found.steady_step_s
+    if singles is None:
+        return sum(duration > limit for duration in kept.durations[found.steps :])
+    return spread_of(kept, singles, found.steps).durations.above(1e9 * limit)
+
+
 def _milestone(n: int) -> int:
     """The largest of a fixed ladder of lengths, each a twentieth longer than the last, so that live and replay climb the same."""
     if n <= 20:

@@ -90,6 +90,10 @@ class Quantiles:
     def relative_error(self) -> float:
         return RELATIVE_ERROR if self.bins else 0.0
 
+    def above(self, limit: float) -> int:
+        """How many values are greater, where `limit` is within `relative_error`."""
+        return sum(count for index, count in self.bins.items() if _centre(index) > limit) + sum(v > limit for v in self.values)
+
     def quantile(self, q: float) -> float | None:
         """The q-quantile, within `relative_error` of the exact one; None of nothing."""
         if not self.bins:

@@ -2,15 +2,16 @@
 
 Method: the leading run of outliers against what follows (compilation, caches, queued steps that look fast), then changepoints of
 log step time (PELT: Killick et al., JASA 2012) on medians of bins that widen along the run, after a Hampel filter that hides
-single stalls from the search. Classes are those of Barrett et al. (OOPSLA 2017). docs/statistics.md says how often it is right.
+single stalls from the search. Classes are those of Barrett et al. (OOPSLA 2017), but a level that had held before ends the
+warm-up where it first did. docs/statistics.md says how often it is right.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
-from typing import Literal
+from itertools import chain, pairwise
+from typing import Literal, NamedTuple
 
 from msgspec import Struct, structs
 
@@ -28,6 +29,8 @@ _SHORT = 200
 """In a run of fewer steps that share is larger in proportion: its noise wanders too far to be told from small steps."""
 _SAME_ERRORS = 3.0
 """So are segments that differ by no more than this many standard errors of the difference."""
+_HELD = 0.2
+"""A level that held for this share of the steps, from one moment to where it holds for good, holds since that moment."""
 _DRIFT_LEVELS = 4
 """So many levels, each slower than the last, are a drift."""
 _MAX_CORRELATION = 0.8
@@ -40,7 +43,21 @@ _WIDEST = 1 / math.sqrt(1 - _MAX_CORRELATION)
 _MAD_TO_SIGMA = 1.4826
 _TENTHS_TO_SIGMA = 1 / 2.5631
 
+_OUTLYING = math.log(1.1)
+"""Steps at the start that are no outliers of the noise alone differ by so much."""
+_LEADING = 0.1
+"""Levels at the start of a run without a steady state are left out of its means where they end within this share of it."""
+
 Shape = Literal["flat", "warmup", "slowdown", "no_steady_state", "too_few_steps"]
+
+
+class Spell(Struct, frozen=True, kw_only=True):
+    """Steps `first` to `end` - 1, slower or faster than those before and after, which are at one level."""
+
+    first: int
+    end: int
+    step_s: float
+    """Their median."""
 
 
 class Warmup(Struct, frozen=True, kw_only=True):
@@ -51,13 +68,23 @@ class Warmup(Struct, frozen=True, kw_only=True):
     duration_s: float | None = None
     excess_s: float | None = None
     steady_step_s: float | None = None
-    """Median of the steady steps."""
+    """Median of the steady steps but those of spells."""
     steady_from: int | None = None
     """The first steady step. After `steps` only for a slowdown: what was faster before is neither warm-up nor steady."""
+    spells: tuple[Spell, ...] = ()
+    """Slow or fast ones that passed before the middle of the run; they stay in the mean."""
     leading_steps: int = 0
     """Steps at the start that differ from all that follows: to be left out of means even where no steady state was found."""
-    stalls: int = 0
-    """Single steady steps over three times the median; they stay in the mean."""
+
+
+class _Found(NamedTuple):
+    """What the levels of a series make of it; as in Warmup, but for steps that are never None."""
+
+    shape: Shape
+    steps: int = 0
+    steady_from: int = 0
+    spells: Sequence[tuple[int, int]] = ()
+    """(first, end)"""
 
 
 def find_warmup(durations: Sequence[float]) -> Warmup:
@@ -69,11 +96,13 @@ def find_warmup(durations: Sequence[float]) -> Warmup:
     lead = _leading_outliers(logs)
     if lead > n // 2:
         return Warmup(shape="no_steady_state", steps=None)
-    shape, start = _last_level(logs[lead:])
-    if shape == "no_steady_state" or (shape == "warmup" and lead + start > n // 2):
-        return Warmup(shape="no_steady_state", steps=None, leading_steps=lead)
-    steps = lead + start if shape == "warmup" else lead
-    steady = median(durations[lead + start :]) or 0.0
+    shape, steps, steady_from, spells = _last_level(logs[lead:])
+    if shape == "no_steady_state" or (shape == "warmup" and lead + steps > n // 2):
+        return Warmup(shape="no_steady_state", steps=None, leading_steps=lead + steps if shape == "no_steady_state" else lead)
+    steps, steady_from = lead + steps, lead + steady_from
+    passed = [(lead + first, lead + end) for first, end in spells]
+    edges = [steady_from, *chain.from_iterable(passed), n]
+    steady = median(chain.from_iterable(durations[a:b] for a, b in zip(edges[::2], edges[1::2], strict=True))) or 0.0
     return Warmup(
         shape="warmup" if shape == "flat" and lead else shape,
         steps=steps,
@@ -81,13 +110,13 @@ def find_warmup(durations: Sequence[float]) -> Warmup:
         duration_s=math.fsum(durations[:steps]),
         excess_s=math.fsum(d - steady for d in durations[:steps]),
         steady_step_s=steady,
-        steady_from=lead + start,
-        stalls=sum(d > 3 * steady for d in durations[steps:]),
+        steady_from=steady_from,
+        spells=tuple(Spell(first=a, end=b, step_s=median(durations[a:b]) or 0.0) for a, b in passed),
     )
 
 
 def of_merged(found: Warmup, width: int) -> Warmup:
-    """In steps, what was found in a series of which each entry is the mean of `width` steps; a stall stays an entry."""
+    """In steps, what was found in a series of which each entry is the mean of `width` steps."""
     return structs.replace(
         found,
         steps=None if found.steps is None else found.steps * width,
@@ -95,19 +124,21 @@ def of_merged(found: Warmup, width: int) -> Warmup:
         excess_s=None if found.excess_s is None else found.excess_s * width,
         steady_from=None if found.steady_from is None else found.steady_from * width,
         leading_steps=found.leading_steps * width,
+        spells=tuple(structs.replace(s, first=s.first * width, end=s.end * width) for s in found.spells),
     )
 
 
 def _leading_outliers(logs: list[float]) -> int:
-    """How many steps at the start differ from the window that follows each.
+    """How many steps at the start differ from the window that follows each, and from most of the run.
 
     It ends at three that do not, or at the first step already: a stall later on is no warm-up.
     """
     end = calm = 0
+    usual = median(logs) or 0.0
     for i, value in enumerate(logs[:-3]):
         ahead = logs[i + 1 : i + 1 + _WINDOW]
         centre, spread = _centre_and_spread(ahead)
-        if abs(value - centre) > max(5 * spread, math.log(1.1)):
+        if min(abs(value - centre), abs(value - usual)) > max(5 * spread, _OUTLYING):
             end, calm = i + 1, 0
         else:
             calm += 1
@@ -121,14 +152,14 @@ def _centre_and_spread(values: Sequence[float]) -> tuple[float, float]:
     return centre, _MAD_TO_SIGMA * (median(abs(v - centre) for v in values) or 0.0)
 
 
-def _last_level(logs: list[float]) -> tuple[Shape, int]:
-    """What the levels of a series make of it, and the step from which the last one holds (0 for a drift, which has none)."""
+def _last_level(logs: list[float]) -> _Found:
+    """What the levels of a series make of it."""
     if len(logs) < 2 * MIN_STEPS:
-        return "flat", 0
+        return _Found("flat")
     own, factor = _noise(logs)
     found = _levels(logs, own, factor)
     apart = own * 2 / (factor + 1)  # half the variance of the difference of neighbours: own (1 - rho)
-    if found[0] == "flat" and len(logs) < _FEW and _spread(logs, own) > _WIDEST * math.sqrt(apart):
+    if found.shape == "flat" and len(logs) < _FEW and _spread(logs, own) > _WIDEST * math.sqrt(apart):
         return _levels(logs, apart, 1.0)
     return found
 
@@ -139,27 +170,87 @@ def _spread(logs: list[float], own: float) -> float:
     return _TENTHS_TO_SIGMA * ((quantile(ordered, 0.9) or 0.0) - (quantile(ordered, 0.1) or 0.0))
 
 
-def _levels(logs: list[float], own: float, factor: float) -> tuple[Shape, int]:
+def _levels(logs: list[float], own: float, factor: float) -> _Found:
     """`_last_level` for steps of such a variance, and such a factor by which that of sums is more than of independent steps."""
     starts, points, weights = _bins(logs)
-    variance = own * factor
+    variance, half = own * factor, len(logs) // 2
     calm = _hampel(points, [4 * math.sqrt(own / weight) for weight in weights])
     edges = [*_pelt(calm, weights, 3 * math.log(len(points)) * variance), len(points)]
-    levels = [median(points[a:b]) or 0.0 for a, b in pairwise(edges)]
-    sizes = [math.fsum(weights[a:b]) for a, b in pairwise(edges)]
-    same, first = _SAME_LEVEL * max(1.0, _SHORT / len(logs)), len(levels) - 1
-    while first > 0:
-        error = math.sqrt(variance * (1 / sizes[first - 1] + 1 / math.fsum(sizes[first:])))
-        if abs(levels[first - 1] - levels[-1]) > max(same, _SAME_ERRORS * error):
-            break
-        first -= 1
-    start = starts[edges[first]]
-    if first == 0:
-        return "flat", 0
-    if start > len(logs) // 2:
-        drifting = first >= _DRIFT_LEVELS - 1 and all(a < b for a, b in pairwise(levels))
-        return ("slowdown", 0) if drifting else ("no_steady_state", start)
-    return ("slowdown" if levels[first - 1] < levels[-1] else "warmup"), start
+    found = _Levels(
+        begins=[*(starts[edge] for edge in edges[:-1]), len(logs)],
+        values=[median(points[a:b]) or 0.0 for a, b in pairwise(edges)],
+        sizes=[math.fsum(weights[a:b]) for a, b in pairwise(edges)],
+        variance=variance,
+        same=_SAME_LEVEL * max(1.0, _SHORT / len(logs)),
+    )
+    begins, values, last = found.begins, found.values, len(found.values) - 1
+    first, since = found.held_since(last)
+    if begins[first] > half:
+        valley = found.valley(last)
+        if last - valley >= _DRIFT_LEVELS - 1 and begins[valley] <= half:
+            return _Found("slowdown", begins[valley], begins[valley])
+        return _Found("no_steady_state", found.outlying())
+    if since == 0:
+        return _Found("flat", spells=found.spells(since, first))
+    if values[since - 1] > values[last]:
+        return _Found("warmup", begins[since], begins[since], found.spells(since, first))
+    _, fastest = found.held_since(found.valley(since - 1))
+    return _Found("slowdown", begins[fastest], begins[since], found.spells(since, first))
+
+
+class _Levels(NamedTuple):
+    """The levels of a series, in order."""
+
+    begins: list[int]
+    """The first step of each, and the number of steps."""
+    values: list[float]
+    sizes: list[float]
+    """As the weights of bins."""
+    variance: float
+    same: float
+
+    def held_since(self, last: int) -> tuple[int, int]:
+        """(since which level there is none but that of `last`, up to it; since which that one holds but for spells)."""
+        first = last
+        while first and self._alike(first - 1, last, first):
+            first -= 1
+        since, held = first, 0
+        for i in range(first - 1, -1, -1):
+            steps = self.begins[i + 1] - self.begins[i]
+            if self._alike(i, last, first):
+                held += steps
+                if steps >= MIN_STEPS and held >= _HELD * (self.begins[first] - self.begins[i]):
+                    since = i
+        return first, since
+
+    def _alike(self, one: int, last: int, first: int) -> bool:
+        """Whether a level is that of the levels from `first` to `last`."""
+        error = math.sqrt(self.variance * (1 / self.sizes[one] + 1 / math.fsum(self.sizes[first : last + 1])))
+        return abs(self.values[one] - self.values[last]) <= max(self.same, _SAME_ERRORS * error)
+
+    def valley(self, last: int) -> int:
+        """From which level on each is slower than the one before, up to `last`."""
+        while last and self.values[last - 1] < self.values[last]:
+            last -= 1
+        return last
+
+    def spells(self, since: int, first: int) -> list[tuple[int, int]]:
+        """(first step, end) of what lies between these levels and is not of their level."""
+        found: list[tuple[int, int]] = []
+        for i in range(since, first):
+            if not self._alike(i, len(self.values) - 1, first):
+                begun = found.pop()[0] if found and found[-1][1] == self.begins[i] else self.begins[i]
+                found.append((begun, self.begins[i + 1]))
+        return found
+
+    def outlying(self) -> int:
+        """How many steps at the start are far slower than all that follow."""
+        end = 0
+        for i, value in enumerate(self.values[:-1], 1):
+            if value < max(self.values[i:]) + _OUTLYING or self.begins[i] > _LEADING * self.begins[-1]:
+                break
+            end = self.begins[i]
+        return end
 
 
 def _bins(logs: list[float]) -> tuple[list[int], list[float], list[float]]:

@@ -36,6 +36,12 @@ class Throughput(Struct, kw_only=True):
     last_30s_steps_per_s: float | None
 
 
+class Spell(Struct, kw_only=True):
+    first_step: int
+    steps: int
+    step_s: float
+
+
 class Warmup(Struct, kw_only=True):
     steps: int | None
     duration_s: float | None
@@ -43,6 +49,7 @@ class Warmup(Struct, kw_only=True):
     excess_s: float | None
     shape: str
     stalls: int
+    spells: list[Spell]
 
 
 class StepSplit(Struct, kw_only=True):

@@ -170,8 +170,19 @@ def _throughput(session: model.Session) -> list[tuple[str, str]]:
         beyond = f", {seconds(warm.excess_s)} more than steady steps take" if warm.steps else ""
         stalls = f"; {count(warm.stalls, 'stall')} later" if warm.stalls else ""
         slower = "; the run slows down later" if warm.shape == "slowdown" else ""
-        facts.append(("warm-up", f"{count(warm.steps, 'step')}, {seconds(warm.duration_s)}{beyond}{stalls}{slower}"))
+        told = f"{beyond}{stalls}{_spells(warm.spells)}{slower}"
+        facts.append(("warm-up", f"{count(warm.steps, 'step')}, {seconds(warm.duration_s)}{told}"))
     return facts
+
+
+def _spells(spells: list[model.Spell]) -> str:
+    """The longest."""
+    if not spells:
+        return ""
+    found = max(spells, key=lambda spell: spell.steps * spell.step_s)
+    others = f", and {count(len(spells) - 1, 'other spell')}" if len(spells) > 1 else ""
+    last = found.first_step + found.steps - 1
+    return f"; a spell of {seconds(found.step_s)} a step from step {found.first_step:,} to {last:,}{others}"
 
 
 def _quantiles(session: model.Session) -> str:

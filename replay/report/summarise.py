@@ -142,7 +142,7 @@ def _throughput(state: SessionState) -> model.Throughput:
 def _warmup(state: SessionState) -> model.Warmup:
     generation = measures.current_generation(state)
     if generation is None:
-        return model.Warmup(steps=None, duration_s=None, method=METHOD, excess_s=None, shape="no_steps", stalls=0)
+        return model.Warmup(steps=None, duration_s=None, method=METHOD, excess_s=None, shape="no_steps", stalls=0, spells=[])
     found = measures.warmup(generation)
     return model.Warmup(
         steps=found.steps,
@@ -150,7 +150,8 @@ def _warmup(state: SessionState) -> model.Warmup:
         method=METHOD,
         excess_s=found.excess_s,
         shape=found.shape,
-        stalls=found.stalls,
+        stalls=measures.stalls(generation),
+        spells=[model.Spell(first_step=s.first, steps=s.end - s.first, step_s=s.step_s) for s in found.spells],
     )
 
 

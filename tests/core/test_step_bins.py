@@ -128,3 +128,17 @@ def test_steps_that_are_told_of_too_late_or_far_ahead_do_no_harm() -> None:
     assert len(bins.reports) <= 2 * BLOCK and len(bins.rates) <= step_bins.MAX_BLOCKS
     whole = bins.extended(bins.spread(0), bins.first, 10**12 + 3)
     assert whole.rates.count == 6
+
+
+@pytest.mark.parametrize("count", [20_000, 90_000])
+def test_stalls_are_counted_step_by_step_where_the_series_merges_neighbours(count: int) -> None:
+    def one_in_a_hundred(source: random.Random, step: int) -> float:
+        return (0.4 if source.random() < 0.01 else 0.1) * source.uniform(0.99, 1.01)
+
+    of = batches(one_in_a_hundred, count, 2)
+    generation = Generation(0, world_size=2)
+    for turn in range(len(of[0])):
+        generation.add([(rank, f"w{rank}", of[rank][turn]) for rank in range(2)], None, aligned=False)
+    assert (generation.series.width > 1) == (count > 65_536)
+    stalled = sum(ns > 3e8 for batch in of[0] for ns in batch.durations_ns)
+    assert measures.stalls(generation) == stalled > 100

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,8 @@ from distmon.core.fold import apply
 from distmon.core.measures import rolling_steps_per_s, rolling_throughput
 from distmon.core.state import SessionState
 from distmon.replay.recorder import Recorder
+from distmon.replay.report import model
+from distmon.replay.report.sections import sections
 from distmon.replay.report.summarise import summarise
 from distmon.replay.session_file import Notes, open_session
 from distmon.tui.cli.main import main
@@ -142,6 +146,29 @@ def test_st04_the_report_sets_warmup_aside(name: str) -> None:
     assert 32 / report.throughput.median_samples_per_s == steady
     if name == "D":
         assert report.warmup.stalls == want["D"]["stalls"]
+
+
+def warm_up_told(durations_s: list[float]) -> tuple[model.Session, str]:
+    """(the report, its line on warm-up)."""
+    report = summarise(series_state(durations_s))
+    (found,) = [section for section in sections(report) if section.title == "Throughput after warm-up"]
+    return report, dict(found.facts)["warm-up"]
+
+
+def test_a_spell_is_told_as_such_and_not_set_aside() -> None:
+    series = [(0.5 if 200 <= i < 230 else 0.1) * (1 + 0.01 * math.sin(i)) for i in range(1_000)]
+    report, line = warm_up_told(series)
+    assert report.warmup.steps == 0 and report.warmup.stalls == 30
+    assert report.throughput.mean_samples_per_s == pytest.approx(32_000 / sum(series))
+    assert re.fullmatch(r"0 steps, 0\.00 ms; 30 stalls later; a spell of 50\d\.\d+ ms a step from step 20\d to 2[23]\d", line)
+
+
+def test_a_slowdown_later_does_not_hide_the_warm_up() -> None:
+    series = [(0.6 if i < 30 else 0.1 if i < 250 else 0.13) * (1 + 0.01 * math.sin(i)) for i in range(1_000)]
+    report, line = warm_up_told(series)
+    assert report.warmup.steps == 30 and report.warmup.stalls == 0
+    assert report.throughput.mean_samples_per_s == pytest.approx(32 * 970 / sum(series[30:]))
+    assert line.startswith("30 steps, 18") and line.endswith("steady steps take; the run slows down later")
 
 
 def test_the_small_session_of_the_cases_becomes_a_report() -> None:
