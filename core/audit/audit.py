@@ -5,31 +5,39 @@ from __future__ import annotations
 from msgspec import Struct
 
 from distmon.core.audit.epochs import epoch_findings, epoch_times, event_findings
+from distmon.core.audit.names import is_known
 from distmon.core.audit.phases import phase_findings
-from distmon.core.audit.runs import final_findings, no_number_findings, run_findings
+from distmon.core.audit.runs import final_findings, run_findings
 from distmon.core.audit.scaling import scaling_findings
 from distmon.core.audit.table import Finding, Table
+from distmon.core.audit.values import no_number_findings, value_findings
 
 DERIVED = ["group", "workers", "speedup", "efficiency_percent"]
 
 
 class Audit(Struct, frozen=True):
-    """`derived` are rows of DERIVED, for tables of throughput over workers."""
+    """`derived` are rows of DERIVED, of tables of throughput or speedup over workers; `known` the columns that are understood."""
 
     name: str
     findings: list[Finding]
     derived: list[list[str]]
+    known: list[str]
 
 
 def audit(tables: list[Table]) -> list[Audit]:
     """One result for each table. A table of events is held against every table of epochs among them."""
     found = []
-    events = next((table for table in tables if {"run", "event", "seconds"} <= set(table.columns)), None)
+    events = next((table for table in tables if table.is_events()), None)
     for table in tables:
         scaling, derived = scaling_findings(table)
-        findings = [*scaling, *phase_findings(table), *run_findings(table), *epoch_findings(table), *no_number_findings(table)]
-        for other in tables:
-            findings += event_findings(other, table) if other is not table else []
-            findings += final_findings(table, other, events) if other is not table and epoch_times(other) else []
-        found.append(Audit(table.name, findings, derived))
+        findings = [*table.notes, *value_findings(table), *scaling, *phase_findings(table), *run_findings(table)]
+        findings += [*epoch_findings(table), *no_number_findings(table)]
+        partners = [other for other in tables if other is not table and epoch_times(other)]
+        for other in partners:
+            findings += [*event_findings(other, table), *final_findings(table, other, events)]
+        if table.is_events() and not partners:
+            text = "events between the epochs of runs: name the table of these too (columns epoch and RUN_s of each run)"
+            findings.append(Finding("caution", "all rows", text))
+        known = [table.written[column] for column in table.columns if is_known(column)]
+        found.append(Audit(table.name, findings, derived, known))
     return found

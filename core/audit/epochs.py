@@ -65,7 +65,7 @@ def epoch_times(table: Table) -> list[Times]:
 def epoch_findings(table: Table) -> list[Finding]:
     """Differences as printed, warm-up, broken and slower epochs of each run."""
     times = [run for run in epoch_times(table) if len(run.seconds) > 2 and run.usual > 0]
-    findings = _differences(table, times)
+    findings = [*_repeated(table, times), *_differences(table, times)]
     for run in times:
         first = min(run.seconds)
         findings.append(Finding("derived", run.run, f"{len(run.seconds)} epochs add up to {sum(run.seconds.values()):.2f} s"))
@@ -123,15 +123,32 @@ def _differences(table: Table, times: list[Times]) -> list[Finding]:
     ]
     wrong = [finding for finding in found if finding.kind == "contradicts"]
     right = len(found) - len(wrong)
-    return [*wrong, Finding("agrees", "all epochs", f"{right} of {len(found)} differences are as printed")]
+    told = Finding("agrees", "all epochs", f"{right} of {len(found)} differences are as printed", right)
+    return [*wrong, told] if right else wrong
+
+
+def _repeated(table: Table, times: list[Times]) -> list[Finding]:
+    """Epochs that stand in several rows, of which sums hold the last."""
+    rows: dict[float, list[str]] = {}
+    for number, row in enumerate(table.rows, 1):
+        if times and row["epoch"].value is not None:
+            rows.setdefault(row["epoch"].value, []).append(str(number))
+    alone = "sums and comparisons hold row {} alone"
+    return [
+        Finding("caution", f"epoch {epoch:g}", f"stands in rows {' and '.join(numbers)}: {alone.format(numbers[-1])}")
+        for epoch, numbers in rows.items()
+        if len(numbers) > 1
+    ]
 
 
 def event_findings(epochs: Table, events: Table) -> list[Finding]:
     """What the events between epochs say of the runs: time outside epochs, and time lost against what the author counted."""
     times = {run.run: run for run in epoch_times(epochs)}
-    if not times or not {"run", "event", "seconds"} <= set(events.columns):
+    if not times or not events.is_events():
         return []
-    findings: list[Finding] = []
+    strange = dict.fromkeys(row["run"].text for row in events.rows if row["run"].text not in times)
+    text = f"{epochs.name} has no column NAME_s of this run: its events are left out"
+    findings = [Finding("caution", name, text) for name in strange]
     for name, run in times.items():
         rows = [row for row in events.rows if row["run"].text == name and row["seconds"].value is not None]
         named = sum(_seconds(row) for row in rows if not _TOTAL.fullmatch(row["event"].text) and _part(row) != "redone")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from distmon.core.audit.agreement import Computed, difference
-from distmon.core.audit.scaling import named
+from distmon.core.audit.names import RATE
+from distmon.core.audit.scaling import named, size_of
 from distmon.core.audit.table import Finding, Row, Table
 
 _CLOSE = 0.01
@@ -17,7 +18,7 @@ def phase_findings(table: Table) -> list[Finding]:
     time = table.time
     if time is None:
         return []
-    phases = [c for c in table.columns if c.endswith("_s") and c != time and c != table.rate and table.has_number(c)]
+    phases = [c for c in table.columns if c.endswith("_s") and c != time and not RATE.fullmatch(c) and table.has_number(c)]
     findings: list[Finding] = []
     additive: list[str] = []
     nested: list[str] = []
@@ -25,9 +26,9 @@ def phase_findings(table: Table) -> list[Finding]:
         for row in rows:
             findings += _speed(table, row, named(table, group, row), time)
             whole = row[time].value
-            known = {phase: value for phase in phases if (value := row[phase].value) is not None}
-            if whole and len(known) > 1:
-                over = sum(known.values()) > whole * (1 + _CLOSE)
+            known = {phase: value for phase in phases if (value := row[phase].value) is not None and value >= 0}
+            over = whole is not None and sum(known.values()) > whole * (1 + _CLOSE)
+            if whole and whole > 0 and (over or len(known) > 1):
                 (nested if over else additive).append(group)
                 findings += _sum(known, whole, named(table, group, row), over)
         findings += _more_than_added(table, group, rows, phases)
@@ -41,7 +42,7 @@ def _speed(table: Table, row: Row, where: str, time: str) -> list[Finding]:
     if rate is None or work is None or size is None:
         return []
     printed, each, n, seconds = row[rate], row[work].value, row[size].value, row[time]
-    if printed.value is None or each is None or n is None or seconds.value is None or seconds.low <= 0:
+    if printed.value is None or not each or not n or min(each, n) < 0 or seconds.value is None or seconds.low <= 0:
         return []
     found = Computed(each * n / seconds.value, each * n / seconds.high, each * n / seconds.low)
     off = abs(printed.value / found.value - 1)
@@ -55,6 +56,8 @@ def _sum(known: dict[str, float], whole: float, where: str, over: bool) -> list[
     total, names = sum(known.values()), " + ".join(known)
     if over:
         text = f"{names} = {total:.2f} s, more than the {whole:g} s of the task"
+        if len(known) == 1:
+            return [Finding("contradicts", where, f"{text}, of which it should be a part")]
         contradiction = Finding("contradicts", where, f"{text}: they overlap, or one lies in another; they do not add up")
         return [contradiction, *_if_nested(known, whole, where)]
     left = f"; {whole - total:.2f} s ({100 * (1 - total / whole):.1f} %) are none of these"
@@ -84,14 +87,10 @@ def _more_than_added(table: Table, group: str, rows: list[Row], phases: list[str
             took = row[phase].value
             if added is None or took is None or base[phase].value is not None or row[phase].low <= added.high:
                 continue
-            only = f"though the task takes only {added.value:.2f} s longer than with {_size(table, base)}"
+            only = f"though the task takes only {added.value:.2f} s longer than with {size_of(table, base)}"
             own = f"at least {took - added.value:.2f} s of it overlap with work that one worker has too"
             findings.append(Finding("caution", named(table, group, row), f"{phase} is {row[phase].text} s, {only}: {own}"))
     return findings
-
-
-def _size(table: Table, row: Row) -> str:
-    return row[table.size].text if table.size else "fewer workers"
 
 
 def _mixed(additive: list[str], nested: list[str]) -> list[Finding]:

@@ -5,10 +5,20 @@ from __future__ import annotations
 import re
 
 from distmon.core.audit.agreement import Computed, difference, quotient, scaled
-from distmon.core.audit.scaling import communication_share, compared, named
+from distmon.core.audit.names import POWER, SPEEDUP, SPEEDUP_TIME
+from distmon.core.audit.scaling import (
+    OF_TIME,
+    Reading,
+    compared,
+    named,
+    printed,
+    same_work_time,
+    size_of,
+    superlinear,
+    times_the_workers,
+)
 from distmon.core.audit.table import Cell, Finding, Row, Table
 
-_POWER = re.compile(r"(power|total_power|board_power)_w|watts", re.IGNORECASE)
 _NOTHING = Cell("", None, 0.0)
 _OTHER_SIZES = re.compile(r"elastic_nodes|\w*_nodes", re.IGNORECASE)
 
@@ -31,33 +41,68 @@ def _minutes(table: Table) -> list[Finding]:
 
 
 def _by_time(table: Table) -> list[Finding]:
-    """Speedups of runs that did the same work; a run that does not say its work is named and left out."""
-    size, time = table.size, table.time
-    if size is None or time is None or "epochs" not in table.columns or table.rate is not None:
+    """Speedups of runs that did the same work, computed and printed; a run that does not say its work is named and left out."""
+    size, time = table.size, same_work_time(table)
+    if size is None or time is None:
         return []
-    findings = [
-        Finding("caution", f"row {number}", "names no number of epochs: no comparison of its time with another run's is valid")
-        for number, row in enumerate(table.rows, 1)
-        if row["epochs"].value is None
-    ]
     others = [c for c in table.columns if c != size and _OTHER_SIZES.fullmatch(c)]
-    findings += _in_vain(table, size, time, others)
-    plain = [row for row in table.rows if row["epochs"].value is not None and not any(row[c].value for c in others)]
-    by_work: dict[float, list[Row]] = {}
-    for row in plain:
-        by_work.setdefault(row["epochs"].value or 0.0, []).append(row)
-    for epochs, rows in by_work.items():
-        ordered = sorted(rows, key=lambda row: row[size].value or 0.0)
-        for row in ordered[1:]:
-            base = ordered[0]
-            found = quotient(base[time], row[time])
-            more = (row[size].value or 0.0) / (base[size].value or 1.0)
-            if found is not None and more > 1:
-                text = (
-                    f"{base[size].text} to {row[size].text} {size} over {epochs:g} epochs: speedup by time {found.value:.3f}, "
-                    f"efficiency {scaled(found, 100 / more).value:.1f} %"
-                )
-                findings.append(Finding("derived", f"{size} {row[size].text}", text))
+    has_epochs = "epochs" in table.columns
+    findings = []
+    if has_epochs and not _has_rate(table):
+        text = "names no number of epochs: no comparison of its time with another run's is valid"
+        findings = [Finding("caution", f"row {n}", text) for n, row in enumerate(table.rows, 1) if row["epochs"].value is None]
+        findings += _in_vain(table, size, table.time, others) if table.time else []
+    elif not _has_rate(table) and not any(table.matching(role) for role in OF_TIME):
+        text = "no column epochs, images_per_s or speedup: whether all rows did the same work is not told, and no speedup follows"
+        return [Finding("caution", table.written[time], text)]
+    for group, every in table.groups().items():
+        plain = [row for row in every if not any(row[c].value for c in others)]
+        rows = [row for row in plain if (row[size].value or 0.0) > 0 and row[time].low > 0]
+        by_work: dict[float, list[Row]] = {}
+        for row in rows:
+            if not has_epochs or row["epochs"].value is not None:
+                by_work.setdefault(row["epochs"].value or 0.0 if has_epochs else 0.0, []).append(row)
+        for index, (epochs, same) in enumerate(by_work.items()):
+            over = f" over {epochs:g} epochs" if has_epochs else ""
+            findings += _speedups_by_time(table, group, same, time, over, first=index == 0)
+            if index and epochs > 0:
+                findings += _other_work(table, group, same, time, next(iter(by_work.values()))[0])
+    return findings
+
+
+def _has_rate(table: Table) -> bool:
+    return bool(table.rate or table.rate_each)
+
+
+def _speedups_by_time(table: Table, group: str, rows: list[Row], time: str, over: str, *, first: bool) -> list[Finding]:
+    """Of rows with the same work, over the smallest of them; held against what is printed where that is over the same row."""
+    findings = []
+    base = rows[0]
+    for row in rows:
+        where, found, more = named(table, group, row), quotient(base[time], row[time]), times_the_workers(table, row, base)
+        if found is None:
+            continue
+        if more > 1 and not _has_rate(table):
+            text = f"{size_of(table, base)} to {size_of(table, row)} {table.size}{over}: speedup by time {found.value:.3f}, "
+            findings.append(Finding("derived", where, f"{text}efficiency {scaled(found, 100 / more).value:.1f} %"))
+            findings += superlinear(where, found, more)
+        if first:
+            readings = [Reading(found)]
+            if not over:
+                readings.append(Reading(scaled(found, more), "each worker had the same work, whatever their number"))
+            findings += printed(table, row, where, readings, more, (SPEEDUP_TIME,) if _has_rate(table) else OF_TIME)
+    return findings
+
+
+def _other_work(table: Table, group: str, rows: list[Row], time: str, base: Row) -> list[Finding]:
+    """Rows that trained another number of epochs than the row that speedups are over."""
+    findings = []
+    for row in rows:
+        each = [(of[time].value or 0.0) / (of["epochs"].value or 1.0) for of in (base, row)]
+        as_base = f"{row['epochs'].text} epochs where {named(table, '', base)} trained {base['epochs'].text}"
+        claimed = next((f"; the printed {row[c].text} is none" for c in table.all_matching(SPEEDUP) if row[c].value), "")
+        text = f"{as_base}: the quotient of their times is no speedup{claimed}; by time per epoch it is {each[0] / each[1]:.3f}"
+        findings.append(Finding("caution", named(table, group, row), text))
     return findings
 
 
@@ -80,18 +125,6 @@ def _in_vain(table: Table, size: str, time: str, others: list[str]) -> list[Find
         longer = f"took {found.value:.1f} s longer than {alone[0][size].text} {size} alone ({times})"
         text = f"{row[size].text} {size} with {' and '.join(added)} {longer}: their coming and going cost more than they trained"
         findings.append(Finding("caution", f"row {number}", text))
-    return findings
-
-
-def no_number_findings(table: Table) -> list[Finding]:
-    """Cells of measurements that are no number, as 20-80 or `100 (spotty)`: nothing can be computed from them."""
-    findings = []
-    for column in table.columns:
-        cells = [row[column].text for row in table.rows if row[column].value is None and row[column].text[:1].isdigit()]
-        cells = [text for text in cells if communication_share(text) is None]
-        if cells:
-            told = ", ".join(dict.fromkeys(cells))
-            findings.append(Finding("caution", column, f"{told}: a range or a remark and no number, of which no mean can be had"))
     return findings
 
 
@@ -127,7 +160,7 @@ def _same_metric(column: str, run: str) -> list[str]:
 
 def _watts(table: Table) -> list[Finding]:
     """Watts per board: a total that does not grow with the boards would be no total."""
-    size, power = table.size, table.matching(_POWER)
+    size, power = table.size, table.matching(POWER)
     if size is None or power is None:
         return []
     findings = []

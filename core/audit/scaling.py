@@ -4,46 +4,123 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
+from typing import NamedTuple
 
 from distmon.core.audit.agreement import Computed, contradicts, quotient, scaled
+from distmon.core.audit.names import COMMUNICATION, EFFICIENCY, OTHER_TIME, SPEEDUP, SPEEDUP_PERCENT, SPEEDUP_SPEED, SPEEDUP_TIME
 from distmon.core.audit.table import Cell, Finding, Row, Table
+from distmon.core.audit.values import communication_share
 
-_SPEEDUP = re.compile(r"speedup(_printed)?", re.IGNORECASE)
-_EFFICIENCY = re.compile(r"(scaling_)?efficiency(_printed|_pct|_percent)?", re.IGNORECASE)
-_COMMUNICATION = re.compile(r"communication\w*", re.IGNORECASE)
 _HIGHEST_SHARE = 1.5
-"""An efficiency above this is in percent."""
+"""A column of efficiencies that holds one above this is in percent."""
 _POINTS = 3.0
 """Percentage points of efficiency that communication leaves open before it is said."""
+_SUPERLINEAR = 1.01
+"""An efficiency above this is said to be one."""
+_EFFICIENCIES = (EFFICIENCY, SPEEDUP_PERCENT)
+_OF_RATE = (SPEEDUP, SPEEDUP_SPEED, *_EFFICIENCIES)
+OF_TIME = (SPEEDUP, SPEEDUP_TIME, *_EFFICIENCIES)
+_APART = 1.1
+"""Two speedups of one row that are so many times apart do not mean the same."""
+
+
+class Reading(NamedTuple):
+    """A speedup that a row may be said to have, and what has to be meant for that; the plain one says nothing."""
+
+    speedup: Computed
+    meant: str = ""
 
 
 def scaling_findings(table: Table) -> tuple[list[Finding], list[list[str]]]:
-    """Findings, and a row (group, workers, speedup, efficiency in percent) for each that has a throughput.
+    """Findings, and a row (group, workers, speedup, efficiency in percent) for each that has a throughput or printed speedup.
 
     A throughput of each worker is multiplied by their number, once.
     """
     size, rate = table.size, table.rate or table.rate_each
-    if size is None or rate is None:
+    if size is None:
         return [], []
+    roles = _OF_RATE if rate else _EFFICIENCIES if _speedup_columns(table) else ()
     findings: list[Finding] = []
     derived: list[list[str]] = []
-    for group, rows in table.groups().items():
-        base = rows[0]
-        if base[rate].value is None or not base[size].value:
-            continue
-        for row in rows:
-            found = quotient(row[rate], base[rate])
-            more = (row[size].value or 0.0) / (base[size].value or 1.0)
-            if found is None or more <= 0:
-                continue
-            where = named(table, group, row)
-            if rate == table.rate_each:
-                found = scaled(found, more)
+    for group, every in table.groups().items():
+        rows = [row for row in every if (row[size].value or 0.0) > 0]
+        findings += [finding for row in rows for finding in _two_speedups(table, row, named(table, group, row))]
+        for row, more, readings in _by_rate(table, rows, rate) if rate else _by_print(table, rows, size):
+            where, found = named(table, group, row), readings[0].speedup
             derived.append([group, row[size].text, f"{found.value:.3f}", f"{100 * found.value / more:.1f}"])
-            findings += _printed(table, row, where, found, more)
-            findings += _communication(table, row, where, found.value / more) if row is not base else []
-        findings += _shape(table, group, rows, size, rate) if rate == table.rate else []
+            findings += printed(table, row, where, readings, more, roles)
+            findings += superlinear(where, found, more)
+            findings += _communication(table, row, where, found.value / more) if rate and row is not rows[0] else []
+        findings += _shape(table, group, rows, size, rate) if rate and rate == table.rate else []
     return findings, derived
+
+
+Compared = tuple[Row, float, list[Reading]]
+"""A row, how many times the workers of its base it has, and the speedups that may be meant."""
+
+
+def size_of(table: Table, row: Row) -> str:
+    return row[table.size].text if table.size else "fewer workers"
+
+
+def _by_rate(table: Table, rows: list[Row], rate: str) -> list[Compared]:
+    known = [row for row in rows if row[rate].low > 0]
+    time = same_work_time(table)
+    found = []
+    for row in known:
+        base, more = known[0], times_the_workers(table, row, known[0])
+        speedup = quotient(row[rate], base[rate])
+        if speedup is None:
+            continue
+        each = scaled(speedup, more)
+        readings = [Reading(each)]
+        if rate == table.rate:
+            readings = [Reading(speedup), Reading(each, f"{table.written[rate]} is that of each worker")]
+        as_long = "epochs" not in row or row["epochs"].value == base["epochs"].value
+        if time and as_long and (by_time := quotient(base[time], row[time])):
+            readings.append(Reading(by_time, f"it is by {table.written[time]}"))
+        found.append((row, more, readings))
+    return found
+
+
+def _speedup_columns(table: Table) -> list[str]:
+    return [column for role in (SPEEDUP, SPEEDUP_SPEED, SPEEDUP_TIME) for column in table.all_matching(role)]
+
+
+def _by_print(table: Table, rows: list[Row], size: str) -> list[Compared]:
+    """Speedups as they are printed, or by printed efficiencies, where nothing else tells them.
+
+    They are over one worker, or over the smallest row where that has a speedup of 1.
+    """
+    columns, efficiency = _speedup_columns(table), table.matching(EFFICIENCY)
+    if not rows or same_work_time(table):
+        return []
+    base = (rows[0][size].value or 1.0) if columns and rows[0][columns[0]].value == 1 else 1.0
+    found = []
+    for row in rows:
+        more = (row[size].value or 0.0) / base
+        cells = [(column, row[column]) for column in columns if row[column].low > 0]
+        readings = [
+            Reading(Computed(cell.value or 0.0, cell.low, cell.high), f"it is by {table.written[column]}" if index else "")
+            for index, (column, cell) in enumerate(cells)
+        ]
+        if not columns and efficiency and row[efficiency].low > 0:
+            cell = row[efficiency]
+            share = more / 100 if _is_percent(table, efficiency) else more
+            readings = [Reading(scaled(Computed(cell.value or 0.0, cell.low, cell.high), share))]
+        if readings:
+            found.append((row, more, readings))
+    return found
+
+
+def same_work_time(table: Table) -> str | None:
+    """The column of times whose quotients are speedups; None where there is none, or each worker's own work is told."""
+    return None if table.work else table.time or table.matching(OTHER_TIME)
+
+
+def times_the_workers(table: Table, row: Row, base: Row) -> float:
+    size = table.size
+    return (row[size].value or 0.0) / (base[size].value or 1.0) if size else 1.0
 
 
 def named(table: Table, group: str, row: Row) -> str:
@@ -52,17 +129,63 @@ def named(table: Table, group: str, row: Row) -> str:
     return f"{group}, {size} {row[size].text}".lstrip(", ") if size else group
 
 
-def _printed(table: Table, row: Row, where: str, found: Computed, more: float) -> list[Finding]:
-    """Speedup and efficiency as the author printed them."""
+def printed(
+    table: Table, row: Row, where: str, readings: list[Reading], more: float, roles: tuple[re.Pattern[str], ...]
+) -> list[Finding]:
+    """Speedup and efficiency as the author printed them, in the columns of these roles."""
     findings = []
     for column in table.columns:
-        if _SPEEDUP.fullmatch(column):
-            findings += compared(row[column], found, where, "speedup", 3)
-        elif _EFFICIENCY.fullmatch(column):
-            as_share = not column.lower().endswith(("pct", "percent")) and (row[column].value or 0.0) <= _HIGHEST_SHARE
-            expected, digits = (scaled(found, 1 / more), 3) if as_share else (scaled(found, 100 / more), 1)
-            findings += compared(row[column], expected, where, "efficiency", digits)
+        role = next((role for role in roles if role.fullmatch(column)), None)
+        if role is EFFICIENCY:
+            by, digits = (100 / more, 1) if _is_percent(table, column) else (1 / more, 3)
+            efficiencies = [Reading(scaled(one, by), meant) for one, meant in readings]
+            findings += _read(row[column], efficiencies, where, "efficiency", digits)
+        elif role is SPEEDUP_PERCENT:
+            of_ideal = [Reading(scaled(one, 100 / more), meant) for one, meant in readings]
+            of_one = Reading(scaled(readings[0].speedup, 100), "it is in percent of one worker")
+            findings += _read(row[column], [*of_ideal, of_one], where, table.written[column], 1)
+        elif role is not None:
+            what = "speedup" if role is SPEEDUP else table.written[column]
+            findings += _read(row[column], readings, where, what, 3)
     return findings
+
+
+def _is_percent(table: Table, column: str) -> bool:
+    """Whether efficiencies are in percent, by the column's name or by what stands in it."""
+    cells = [row[column] for row in table.rows]
+    by_name = column.lower().endswith(("pct", "percent"))
+    return by_name or any(cell.text.endswith("%") or (cell.value or 0.0) > _HIGHEST_SHARE for cell in cells)
+
+
+def _read(cell: Cell, readings: list[Reading], where: str, what: str, digits: int) -> list[Finding]:
+    """Printed against the plain reading; where only another gives it, that is said."""
+    if cell.value is None:
+        return []
+    plain = readings[0].speedup
+    other = next((one for one in readings[1:] if not contradicts(cell, one.speedup)), None)
+    if other is None or not contradicts(cell, plain):
+        return compared(cell, plain, where, what, digits)
+    right = f"{what} {cell.text} is right only if {other.meant}"
+    return [Finding("caution", where, f"{right}; else it computes to {plain.value:.{digits}f}")]
+
+
+def superlinear(where: str, found: Computed, more: float) -> list[Finding]:
+    """An efficiency above 100 % by more than rounding."""
+    if found.value < _SUPERLINEAR * more or found.low <= more:
+        return []
+    why = "the smallest run was slowed by something else, or the work was not the same"
+    return [Finding("caution", where, f"efficiency {100 * found.value / more:.1f} %, more than linear: {why}")]
+
+
+def _two_speedups(table: Table, row: Row, where: str) -> list[Finding]:
+    """A speedup by speed and one by time that are far apart: what the speed leaves out."""
+    speed, time = table.matching(SPEEDUP_SPEED), table.matching(SPEEDUP_TIME)
+    by_speed, by_time = (row[column].value or 0.0 if column else 0.0 for column in (speed, time))
+    if min(by_speed, by_time) <= 0 or by_speed < _APART * by_time:
+        return []
+    share = 100 * (1 - by_time / by_speed)
+    left_out = f"at least {share:.0f} % of its time, as start and initialisation, is no part of the speed"
+    return [Finding("caution", where, f"speedup {by_speed:g} by speed and {by_time:g} by time: {left_out}")]
 
 
 def compared(cell: Cell, found: Computed, where: str, what: str, digits: int) -> list[Finding]:
@@ -74,25 +197,11 @@ def compared(cell: Cell, found: Computed, where: str, what: str, digits: int) ->
     return [Finding("agrees", where, f"{what} {cell.text}")]
 
 
-def communication_share(text: str) -> float | None:
-    """Communication as a share of the time, from `18%` or `10:3`, which is computation : communication."""
-    percent = re.fullmatch(r"([\d.]+)\s*%", text)
-    parts = re.fullmatch(r"([\d.]+)\s*:\s*([\d.]+)", text)
-    try:
-        if percent:
-            return float(percent[1]) / 100
-        if parts:
-            return float(parts[2]) / (float(parts[1]) + float(parts[2]))
-    except (ValueError, ZeroDivisionError):
-        return None
-    return None
-
-
 def _communication(table: Table, row: Row, where: str, efficiency: float) -> list[Finding]:
     """What would be left were communication the only loss, against what was measured."""
-    column = next((c for c in table.columns if _COMMUNICATION.fullmatch(c)), None)
-    share = communication_share(row[column].text) if column else None
-    if share is None:
+    column = next((c for c in table.columns if COMMUNICATION.fullmatch(c)), None)
+    share = communication_share(row[column], column) if column else None
+    if share is None or not 0 <= share <= 1:
         return []
     apart = 100 * (1 - share - efficiency)
     if abs(apart) < _POINTS:
@@ -107,7 +216,7 @@ def _shape(table: Table, group: str, rows: list[Row], size: str, rate: str) -> l
     findings = []
     for before, after in pairwise(rows):
         a, b = before[rate], after[rate]
-        if a.value is None or b.value is None or b.high >= a.low:
+        if a.value is None or b.value is None or b.value <= 0 or b.high >= a.low:
             continue
         where = named(table, group, after)
         if before is rows[0]:

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from distmon.core.audit.agreement import contradicts, quotient
 from distmon.core.audit.audit import Audit, audit
-from distmon.core.audit.scaling import communication_share
+from distmon.core.audit.names import plain_name
 from distmon.core.audit.table import parse_cell, parse_table
+from distmon.core.audit.values import communication_share
 from distmon.core.errors import DistmonError
 
 GOLDEN = Path(os.environ.get("DISTMON_GOLDEN", Path(__file__).parents[3] / "shared" / "golden"))
@@ -138,7 +139,7 @@ def test_events_longer_than_the_epoch_that_they_are_named_after_lie_outside_it()
 
 def test_cells_that_are_no_numbers_are_told_and_shares_are_numbers() -> None:
     found = table("gpus,samples_per_s,communication,gpu_pct\n1,100,0%,20-80\n2,190,10:1,95\n")
-    assert said(found, "caution")[-1] == "gpu_pct: 20-80: a range or a remark and no number, of which no mean can be had"
+    assert said(found, "caution")[-1] == "gpu_pct: 20-80 (row 1): not read as one number, and nothing is computed from it"
 
 
 def test_a_watt_total_that_does_not_grow_is_told() -> None:
@@ -189,7 +190,7 @@ def test_what_rounding_explains_is_no_contradiction() -> None:
     ("text", "share"), [("18%", 0.18), ("10:3", 3 / 13), ("0:0", None), ("", None), ("much", None), ("1.2.3%", None)]
 )
 def test_communication_is_a_percentage_or_a_ratio(text: str, share: float | None) -> None:
-    assert communication_share(text) == (None if share is None else pytest.approx(share))
+    assert communication_share(parse_cell(text)) == (None if share is None else pytest.approx(share))
 
 
 @pytest.mark.parametrize(
@@ -198,8 +199,11 @@ def test_communication_is_a_percentage_or_a_ratio(text: str, share: float | None
         ("", "holds no table"),
         ("a,b\n", "holds no table"),
         ("a,a\n1,2\n", "a name of its own"),
-        ("a,b\n1\n", "row 2: 1 cells under 2 names"),
+        ("a,b\n1\n", "row 1: 1 cells under 2 names"),
         ("a\n" + "x" * 200_000, "is no CSV table"),
+        ("1,100\n2,190\n", "1 in the first line is a number and no column name"),
+        ("gpus,img/s\n1,1,024.5\n", 'row 1: 3 cells under 2 names; a number with a comma in it needs quotes'),
+        ("gpus\n1;2,5\n", "row 1: 2 cells under 1 names; cells are told apart by commas, semicolons or tabs"),
     ],
 )
 def test_what_is_no_table_is_refused_in_one_line(text: str, said: str) -> None:
@@ -207,9 +211,171 @@ def test_what_is_no_table_is_refused_in_one_line(text: str, said: str) -> None:
         parse_table(text, "t.csv")
 
 
-NAMES = ["workers", "gpus", "images_per_s", "task_s", "a_s", "b_s", "epoch", "epochs", "seconds", "minutes", "power_w", "speedup",
+@pytest.mark.parametrize(
+    ("header", "name"),
+    [
+        ("images/s", "images_per_s"),
+        ("img/s", "images_per_s"),
+        ("Images/sec", "images_per_s"),
+        ("samples/s", "samples_per_s"),
+        ("images per second", "images_per_s"),
+        ("Throughput (img/s)", "images_per_s"),
+        ("Throughput per GPU (img/s)", "images_per_s_per_gpu"),
+        ("images/GPU/s", "images_per_s_per_gpu"),
+        ("# GPUs", "gpus"),
+        ("Number of GPUs", "gpus"),
+        ("GPU count", "gpus"),
+        ("processes", "processes"),
+        ("n_workers", "workers"),
+        ("Speedup (x)", "speedup"),
+        ("Speed-up", "speedup"),
+        ("Time (s)", "time_s"),
+        ("Training time [min]", "training_time_minutes"),
+        ("Efficiency (%)", "efficiency_percent"),
+        ("Seconds", "seconds"),
+        ("Allreduce (s)", "Allreduce_s"),
+        ("Fixed_s", "Fixed_s"),
+        ("GPU (%)", "GPU (%)"),
+    ],
+)
+def test_headers_are_understood_as_they_are_published(header: str, name: str) -> None:
+    assert plain_name(header) == name
+
+
+def test_of_two_columns_that_mean_the_same_the_first_is_read() -> None:
+    found = parse_table("Images/sec,img/s,GPUs\n1,2,3\n", "t.csv")
+    assert found.columns == ["images_per_s", "img/s", "gpus"] and found.written["images_per_s"] == "Images/sec"
+    assert parse_table("Images/sec,images_per_s\n1,2\n", "t.csv").columns == ["Images/sec", "images_per_s"]
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "half"),
+    [("1.0x", 1, 0.05), ("83%", 83, 0.5), ("83 %", 83, 0.5), ("1,024.5", 1024.5, 0.05), ("1,024", 1024, 0.5), ("1,02", None, 0)],
+)
+def test_numbers_are_read_as_they_are_published(text: str, value: float | None, half: float) -> None:
+    cell = parse_cell(text)
+    assert cell.text == text and cell.value == value and cell.half == pytest.approx(half)
+
+
+@pytest.mark.parametrize(
+    ("text", "rates"),
+    [
+        ("gpus\timg/s\n1\t1,024.5\n2\t2,000\n", [1024.5, 2000]),
+        ("gpus;img/s\n1;1024.5\n2;2,000.5\n", [1024.5, 2000.5]),
+        ("gpus;img/s\n1;100,5\n2;1.000,25\n", [100.5, 1000.25]),
+        ('gpus,img/s\n1,"1,024"\n2,"2,000"\n', [1024, 2000]),
+        ('gpus,"Throughput; all"\n1,5\n2,6\n', [5, 6]),
+    ],
+)
+def test_delimiters_and_decimal_commas_are_told_from_the_table(text: str, rates: list[float]) -> None:
+    found = parse_table(text, "t.csv")
+    assert [row[found.columns[1]].value for row in found.rows] == rates and not found.notes
+
+
+def test_an_unclear_comma_is_told() -> None:
+    found = table("gpus;img/s\n1;1,024\n2;2,001\n")
+    assert "1,024 is read as 1.024, with a decimal comma" in said(found, "caution")[0]
+
+
+def test_a_speedup_by_time_is_checked_and_another_number_of_epochs_told() -> None:
+    found = table("gpus,epochs,seconds,speedup\n1,10,3600,1\n2,5,1800,2\n4,10,900,3.5\n")
+    assert said(found, "contradicts") == ["gpus 4: speedup computes to 4.000, printed 3.5"]
+    assert said(found, "agrees") == ["gpus 1: speedup 1"]
+    (caution,) = said(found, "caution")
+    assert caution.startswith("gpus 2: 5 epochs where gpus 1 trained 10") and caution.endswith("by time per epoch it is 1.000")
+
+
+def test_each_model_has_its_own_speedup_by_time() -> None:
+    found = table("model,gpus,Time (s),Speedup\na,1,100,1\na,2,50,2\nb,1,300,1\nb,2,200,1.5\n")
+    assert len(said(found, "agrees")) == 4 and not said(found, "contradicts")
+
+
+def test_a_speedup_of_constant_work_for_each_worker_is_told_as_one() -> None:
+    found = table("gpus,Epoch time (s),speedup\n1,100,1\n4,110,3.64\n")
+    assert not said(found, "contradicts") and "only if each worker had the same work" in said(found, "caution")[0]
+
+
+def test_times_alone_give_no_speedup() -> None:
+    found = table("gpus,time\n1,100\n4,30\n")
+    assert not found.derived and "whether all rows did the same work is not told" in said(found, "caution")[0]
+
+
+def test_an_efficiency_is_held_against_the_speedup_beside_it() -> None:
+    found = table("gpus,speedup,efficiency\n1,1,100%\n4,3.33,70%\n8,9.7,121%\n")
+    assert said(found, "contradicts") == ["gpus 4: efficiency computes to 83.2, printed 70%"]
+    assert len(said(found, "agrees")) == 2
+    assert [text for text in said(found, "caution") if "gpus 8: efficiency 121.2 %, more than linear" in text]
+    over_eight = table("gpus,speedup,efficiency\n8,1,1\n16,1.9,0.95\n")
+    assert len(said(over_eight, "agrees")) == 2
+
+
+def test_speedups_by_speed_and_by_time_are_told_apart() -> None:
+    found = table("gpus,speed_per_gpu,speedup_speed,speedup_time\n1,100,1,1\n4,95,3.8,1.5\n8,94,6.5,6.4\n")
+    assert said(found, "contradicts") == ["gpus 8: speedup_speed computes to 7.520, printed 6.5"]
+    assert said(found, "caution") == [
+        "gpus 4: speedup 3.8 by speed and 1.5 by time: at least 61 % of its time, as start and initialisation, "
+        "is no part of the speed"
+    ]
+    alone = table("gpus,speedup_speed,speedup_time,efficiency\n4,3.8,1.5,0.375\n")
+    assert "efficiency 0.375 is right only if it is by speedup_time" in "\n".join(said(alone, "caution"))
+
+
+def test_impossible_values_are_told_and_not_computed_with() -> None:
+    found = table("workers,images/s,communication\n0,50,0%\n1,100,0%\n2,-5,10%\n4,419.6,140%\n")
+    assert said(found, "contradicts") == [
+        "row 3, images/s: -5: this cannot be below 0; nothing is computed from it",
+        "row 4, communication: 140%: a share of the time lies between 0 and 100 %",
+    ]
+    assert [row[1] for row in found.derived] == ["1", "4"]
+    cautions = "\n".join(said(found, "caution"))
+    assert "row 1, workers: 0: nothing" in cautions and "104.9 %, more than linear" in cautions and "-40" not in cautions
+
+
+def test_phases_of_a_task_without_time_and_one_longer_than_its_task_are_told() -> None:
+    found = table("workers,task_s,a_s,b_s\n1,0,3,4\n2,5,7,\n4,10,4,5\n")
+    assert said(found, "contradicts") == ["workers 2: a_s = 7.00 s, more than the 5 s of the task, of which it should be a part"]
+    assert "row 1, task_s: 0: nothing can be computed from it" in said(found, "caution")
+
+
+def test_no_work_gives_no_throughput_to_hold_against() -> None:
+    found = table("workers,task_s,images_per_task,images_per_s\n1,5,0,10\n")
+    assert "row 1, images_per_task: 0: nothing can be computed from it" in said(found, "caution")
+
+
+def test_an_epoch_that_stands_there_twice_is_told_and_each_difference_counts() -> None:
+    found = table("epoch,a_s,b_s,difference_s\n0,10.0,12.0,2.0\n1,10.0,13.0,3.0\n1,10.0,13.0,4.0\n2,10.0,11.0,1.0\n")
+    assert said(found, "contradicts") == ["epoch 1: difference computes to 3.00, printed 4.0"]
+    assert "epoch 1: stands in rows 2 and 3: sums and comparisons hold row 3 alone" in said(found, "caution")
+    assert [finding.checked for finding in found.findings if finding.kind == "agrees"] == [3]
+
+
+def test_events_without_their_epochs_ask_for_them_and_strange_runs_are_told() -> None:
+    events = "run,event,seconds\na,restart,0\nc,restart,5\n"
+    assert said(table(events), "caution") == [
+        "all rows: events between the epochs of runs: name the table of these too (columns epoch and RUN_s of each run)"
+    ]
+    found = audit([parse_table("epoch,a_s\n0,1\n1,2\n", "e.csv"), parse_table(events, "v.csv")])[1]
+    assert said(found, "caution") == ["c: e.csv has no column NAME_s of this run: its events are left out"]
+
+
+def test_rows_of_other_batch_sizes_are_groups_of_their_own() -> None:
+    found = table("gpus,Batch size,img/s,speedup\n1,32,100,1\n1,64,150,1\n2,32,180,1.8\n2,64,290,1.93\n")
+    assert len(said(found, "agrees")) == 4 and found.derived[0][0] == "Batch size 32"
+    grown = table("gpus,batch_size,img/s,speedup\n1,32,100,1\n2,64,190,1.9\n")
+    assert len(said(grown, "agrees")) == 2
+
+
+def test_a_rate_that_is_read_otherwise_is_a_caution() -> None:
+    found = table("gpus,throughput,speedup\n1,100,1\n4,95,3.8\n")
+    text = "speedup 3.8 is right only if throughput is that of each worker; else it computes to 0.950"
+    assert said(found, "caution")[0] == f"gpus 4: {text}"
+    assert not said(found, "contradicts")
+
+
+NAMES = ["workers", "gpus", "images_per_s", "time", "speedup_time", "speedup_speed", "communication (%)", "speedup (%)", "batch",
+         "efficiency", "task_s", "a_s", "b_s", "epoch", "epochs", "seconds", "minutes", "power_w", "speedup",
          "images_per_task", "run", "event"]  # fmt: skip
-CELLS = ["", "0", "1", "2", "-3", "1e99", "1e999", "9" * 400, "5.5", "total", "time lost", "10:3", "x"]
+CELLS = ["", "0", "1", "2", "-3", "1e99", "1e999", "9" * 400, "5.5", "total", "time lost", "10:3", "x", "0.0", "140%", "1.5x"]
 
 
 @given(st.data())

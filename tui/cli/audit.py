@@ -19,14 +19,20 @@ from distmon.tui.cli.sessions import write_json, write_text
 
 FORMAT = 1
 _LARGEST = 16 << 20
+CONTRADICTED = 3
 EPILOG = """\
-The table is a CSV with a line of column names. What is understood: workers (ranks, gpus, nodes, cards ...), images_per_s
-(samples_per_s, throughput ...), speedup, efficiency, communication (18% or 10:3), seconds of a task and of its phases (NAME_s),
-images_per_task, epoch with RUN_s of two runs, seconds and minutes, epochs, power_w. A column NAME_printed holds what was
-published. Tables that belong together, as epochs and the events between them, are named together.
+The table has a line of column names, and cells apart by commas, semicolons or tabs. What is understood, as Images/sec, # GPUs or
+Time (s) too: workers (processes, ranks, gpus, nodes, cards ...), images_per_s (samples_per_s, throughput ...; that of each with
+_per_gpu), speedup (speedup_speed, speedup_time), efficiency, communication (18% or 10:3), seconds of a task and of its phases
+(NAME_s), images_per_task, epoch with RUN_s of two runs, seconds and minutes, epochs, power_w. A column NAME_printed holds what
+was published. Numbers may be written as 1,024.5 (in quotes between commas), 1.5x or 83%, and with decimal commas between
+semicolons or tabs. Tables that belong together, as epochs and the events between them, are named together.
 
   distmon audit speed.csv
   distmon audit epochs.csv events.csv
+
+Exit code 0 if nothing contradicts itself, 3 if something does, 1 if a table cannot be read or
+nothing follows from it.
 """
 
 
@@ -59,10 +65,16 @@ def run(arguments: argparse.Namespace) -> int:
     found = audit([_read(path) for path in arguments.table])
     if arguments.json:
         write_json(Report(FORMAT, [_as_json(one) for one in found]))
-        return 0
-    render = to_markdown if arguments.markdown else to_text
-    write_text(render([section for one in found for section in _sections(one)]))
-    return 0
+    else:
+        render = to_markdown if arguments.markdown else to_text
+        write_text(render([section for one in found for section in _sections(one)]))
+    if any(finding.kind == "contradicts" for one in found for finding in one.findings):
+        return CONTRADICTED
+    return 0 if all(_is_understood(one) for one in found) else 1
+
+
+def _is_understood(one: Audit) -> bool:
+    return bool(one.known and (one.findings or one.derived))
 
 
 def _read(path: Path) -> Table:
@@ -99,10 +111,10 @@ def _sections(one: Audit) -> list[Section]:
 
 
 def _verdict(one: Audit) -> str:
-    agree = sum(finding.kind == "agrees" for finding in one.findings)
-    contradict = sum(finding.kind == "contradicts" for finding in one.findings)
-    if not one.findings and not one.derived:
-        return "no column here is understood: see distmon audit --help for names"
+    contradict, agree = (sum(f.checked for f in one.findings if f.kind == kind) for kind in ("contradicts", "agrees"))
+    if not _is_understood(one):
+        known = f"nothing follows from {', '.join(map(clean, one.known))} alone" if one.known else "no column here is understood"
+        return f"{known}: see distmon audit --help for names"
     found = count(contradict, "contradiction") if contradict else "no contradiction"
     checked = count(contradict + agree, "printed number or sum", "printed numbers and sums")
     return f"{found} in {checked} that could be checked" if contradict + agree else "nothing is printed that could be checked"
