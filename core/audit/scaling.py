@@ -45,7 +45,11 @@ def scaling_findings(table: Table) -> tuple[list[Finding], list[list[str]]]:
     for group, every in table.groups().items():
         rows = [row for row in every if (row[size].value or 0.0) > 0]
         findings += [finding for row in rows for finding in _two_speedups(table, row, named(table, group, row))]
-        for row, more, readings in _by_rate(table, rows, rate) if rate else _by_print(table, rows, size):
+        rows = [row for row in rows if not rate or row[rate].low > 0]
+        if rate and rows and (given := _over_absent(table, rows[0], size)):
+            text = f"its speedup of {given.text} is over a row that is not here, and taken as printed"
+            findings.append(Finding("caution", named(table, group, rows[0]), text))
+        for row, more, readings in _by_rate(table, rows, rate, size) if rate else _by_print(table, rows, size):
             where, found = named(table, group, row), readings[0].speedup
             derived.append([group, row[size].text, f"{found.value:.3f}", f"{100 * found.value / more:.1f}"])
             findings += printed(table, row, where, readings, more, roles)
@@ -63,14 +67,26 @@ def size_of(table: Table, row: Row) -> str:
     return row[table.size].text if table.size else "fewer workers"
 
 
-def _by_rate(table: Table, rows: list[Row], rate: str) -> list[Compared]:
-    known = [row for row in rows if row[rate].low > 0]
+def _over_absent(table: Table, base: Row, size: str) -> Cell | None:
+    """The printed speedup of the smallest row where that is over a smaller one, which the table does not have."""
+    column = table.matching(SPEEDUP)
+    cell = base[column] if column else None
+    return cell if cell and cell.low > 1 and (base[size].value or 0.0) > 1 else None
+
+
+def _by_rate(table: Table, rows: list[Row], rate: str, size: str) -> list[Compared]:
     time = same_work_time(table)
+    given = _over_absent(table, rows[0], size) if rows else None
     found = []
-    for row in known:
-        base, more = known[0], times_the_workers(table, row, known[0])
+    for row in rows:
+        base, more = rows[0], times_the_workers(table, row, rows[0])
         speedup = quotient(row[rate], base[rate])
         if speedup is None:
+            continue
+        if given:
+            total = scaled(speedup, more) if rate == table.rate_each else speedup
+            over_one = Computed(total.value * (given.value or 0.0), total.low * given.low, total.high * given.high)
+            found.append((row, row[size].value or 1.0, [Reading(over_one)]))
             continue
         each = scaled(speedup, more)
         readings = [Reading(each)]
@@ -143,7 +159,7 @@ def printed(
         elif role is SPEEDUP_PERCENT:
             of_ideal = [Reading(scaled(one, 100 / more), meant) for one, meant in readings]
             of_one = Reading(scaled(readings[0].speedup, 100), "it is in percent of one worker")
-            findings += _read(row[column], [*of_ideal, of_one], where, table.written[column], 1)
+            findings += _read(row[column], [of_ideal[0], of_one, *of_ideal[1:]], where, table.written[column], 1)
         elif role is not None:
             what = "speedup" if role is SPEEDUP else table.written[column]
             findings += _read(row[column], readings, where, what, 3)
@@ -216,7 +232,7 @@ def _shape(table: Table, group: str, rows: list[Row], size: str, rate: str) -> l
     findings = []
     for before, after in pairwise(rows):
         a, b = before[rate], after[rate]
-        if a.value is None or b.value is None or b.value <= 0 or b.high >= a.low:
+        if a.value is None or b.value is None or b.high >= a.low:
             continue
         where = named(table, group, after)
         if before is rows[0]:

@@ -365,6 +365,21 @@ def test_rows_of_other_batch_sizes_are_groups_of_their_own() -> None:
     assert len(said(grown, "agrees")) == 2
 
 
+def test_speedups_over_a_row_that_is_absent_are_held_against_the_first_that_is_there() -> None:
+    found = table("gpus,images/s,speedup,efficiency\n8,800.0,7.90,98.8%\n16,1580.0,15.60,97.5%\n32,2400.0,31.0,\n")
+    assert said(found, "contradicts") == ["gpus 32: speedup computes to 23.700, printed 31.0"]
+    assert len(said(found, "agrees")) == 4 and [row[3] for row in found.derived] == ["98.8", "97.5", "74.1"]
+    assert said(found, "caution") == ["gpus 8: its speedup of 7.90 is over a row that is not here, and taken as printed"]
+
+
+def test_a_speedup_in_percent_is_of_the_ideal_or_of_one_worker() -> None:
+    found = table("gpus,images/s,Speedup (%)\n1,100,100\n4,332,83\n8,640,640\n16,1300,99\n")
+    assert len(said(found, "agrees")) == 2
+    right = "Speedup (%) 640 is right only if it is in percent of one worker"
+    assert said(found, "caution") == [f"gpus 8: {right}; else it computes to 80.0"]
+    assert said(found, "contradicts") == ["gpus 16: Speedup (%) computes to 81.2, printed 99"]
+
+
 def test_a_rate_that_is_read_otherwise_is_a_caution() -> None:
     found = table("gpus,throughput,speedup\n1,100,1\n4,95,3.8\n")
     text = "speedup 3.8 is right only if throughput is that of each worker; else it computes to 0.950"

@@ -59,7 +59,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command and gives its exit code: 0, 1 for a failure, 2 for wrong usage, 130 for Ctrl-C, else the verb's or job's own."""
+    """Runs one command and gives its exit code: 0, 1 for failure, 2 for wrong usage, 130 for Ctrl-C, else its own or a job's."""
     gc.set_threshold(50_000, 20, 100)  # looking for garbage while everything is loaded takes a tenth of that
     words = _without_screen_flags(list(sys.argv[1:] if argv is None else argv))
     debug = "--debug" in words[: words.index("--")] if "--" in words else "--debug" in words
