@@ -11,6 +11,7 @@
 #include <Python.h>
 #include <structmember.h>
 
+#include <dlfcn.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -66,15 +67,45 @@ typedef struct {
 
 enum { PAYLOAD_AT = 20, SLOT_END = offsetof(StepSlot, micro_batches) + sizeof(uint16_t) };
 
+/* What every step runs lies side by side, in few pages; what it seldom runs lies elsewhere. */
+#define HOT __attribute__((hot, aligned(64)))
+#define COLD __attribute__((cold, noinline))
+#define INLINE static inline __attribute__((always_inline))
+
 static PyObject *method_type, *shape_name;
 
-static int64_t clock_ns(clockid_t clock) {
+/* The C library's function only passes on to the kernel's, by way of more code and data that are out of the caches: its half of
+   what a clock reading costs in the midst of a training. */
+static int (*read_clock)(clockid_t clock, struct timespec *time) = clock_gettime;
+
+static void find_clock(void) {
+    static const char *const names[] = {"__vdso_clock_gettime", "__kernel_clock_gettime"};
+    void *library = dlopen("linux-vdso.so.1", RTLD_NOW | RTLD_NOLOAD);
+    for (size_t i = 0; library != NULL && i < sizeof names / sizeof names[0]; i++) {
+        void *found = dlsym(library, names[i]);
+        if (found != NULL)
+            memcpy(&read_clock, &found, sizeof found);
+    }
+}
+
+INLINE int64_t clock_ns(clockid_t clock) {
     struct timespec time;
-    clock_gettime(clock, &time);
+    read_clock(clock, &time);
     return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
-static int64_t now_ns(void) { return clock_ns(CLOCK_MONOTONIC); }
+INLINE int64_t now_ns(void) { return clock_ns(CLOCK_MONOTONIC); }
+
+/* PyThread_get_thread_ident without the calls that it takes, which lie elsewhere; whether it is the same is seen at import. */
+INLINE unsigned long this_thread(void) {
+#if defined(__x86_64__) && defined(__linux__)
+    unsigned long pointer;
+    __asm__("movq %%fs:0, %0" : "=r"(pointer));
+    return pointer;
+#else
+    return PyThread_get_thread_ident();
+#endif
+}
 
 /* ---- Slots: the records of a ring --------------------------------------------------------------------------------- */
 
@@ -115,7 +146,7 @@ static PyObject *Slots_next(Slots *self, PyObject *unused) {
     return PyLong_FromUnsignedLongLong(self->next++);
 }
 
-static int64_t check_of(const StepSlot *slot) {
+INLINE int64_t check_of(const StepSlot *slot) {
     return (int64_t)(slot->sequence + (uint64_t)slot->step + (uint64_t)slot->generation + (uint64_t)slot->epoch +
                      (uint64_t)slot->start_ns + (uint64_t)slot->duration_ns + (uint64_t)slot->input_wait_ns +
                      (uint64_t)slot->compute_ns + (uint64_t)slot->exposed_communication_ns +
@@ -124,7 +155,7 @@ static int64_t check_of(const StepSlot *slot) {
 
 /* The interpreter's lock is held, so no other thread takes the same number; the reader, a process of its own, believes only
    what the check confirms. */
-static void Slots_store(Slots *self, StepSlot *slot) {
+INLINE void Slots_store(Slots *self, StepSlot *slot) {
     slot->sequence = self->next++;
     slot->kind = STEP_RECORD;
     slot->length = SLOT_END - PAYLOAD_AT;
@@ -152,16 +183,19 @@ static PyType_Spec Slots_spec = {"_native.Slots", sizeof(Slots), 0, Py_TPFLAGS_D
 
 /* ---- Counters: the running step ----------------------------------------------------------------------------------- */
 
+/* What one hook touches lies together. */
 typedef struct {
     PyObject_HEAD
     unsigned long thread;
-    unsigned long long feeding, graph;
-    long long in_graph, flush_at;
-    long long full_batches, batch_size;
-    long long step, generation, epoch, start, mark, cut;
-    long long wait, compute, exposed, optimizer, samples, batches, backwards;
     char attention, in_step, manual, seen_all;
-    PyObject *gpu, *slots;
+    PyObject *gpu;
+    long long mark, compute, backwards;
+    long long wait, batches, samples, batch_size, full_batches;
+    unsigned long long feeding;
+    long long exposed, optimizer, start, cut, step, generation, epoch;
+    PyObject *slots;
+    unsigned long long graph;
+    long long in_graph, flush_at;
 } Counters;
 
 static void Counters_dealloc(Counters *self) {
@@ -220,24 +254,26 @@ static PyObject *counters_type, *slots_type;
 
 /* An error of the probe's own must not reach the script: report it as Python reports what nobody can catch, and time
    nothing any more. */
-static void give_up(Counters *self) {
+COLD static void give_up(Counters *self) {
     self->thread = 0;
     PyErr_WriteUnraisable((PyObject *)self);
 }
 
-static void tell(Counters *self, PyObject *result) {
+COLD static void tell(Counters *self, PyObject *result) {
     if (result == NULL)
         give_up(self);
     else
         Py_DECREF(result);
 }
 
-static void mark_gpu(Counters *self, int phase) {
+COLD static void mark_on_gpu(Counters *self, int phase) { tell(self, PyObject_CallMethod(self->gpu, "mark", "i", phase)); }
+
+INLINE void mark_gpu(Counters *self, int phase) {
     if (self->gpu != NULL && self->gpu != Py_None)
-        tell(self, PyObject_CallMethod(self->gpu, "mark", "i", phase));
+        mark_on_gpu(self, phase);
 }
 
-static void begin_step(Counters *self, int64_t end) {
+INLINE void begin_step(Counters *self, int64_t end) {
     self->step++;
     self->start = end;
     self->wait = self->compute = self->exposed = self->optimizer = self->cut = 0;
@@ -245,7 +281,7 @@ static void begin_step(Counters *self, int64_t end) {
 }
 
 /* Writes the step that ends at `end`, if it is a plain one: nothing about it needs more than its numbers. */
-static int end_plain_step(Counters *self, int64_t end) {
+INLINE int end_plain_step(Counters *self, int64_t end) {
     StepSlot slot;
     if (self->attention || !self->seen_all || self->slots == NULL || Py_TYPE(self->slots) != (PyTypeObject *)slots_type ||
         self->samples < 0 || self->samples > INT32_MAX || self->batches > UINT16_MAX || self->epoch > INT32_MAX || self->epoch < INT32_MIN ||
@@ -286,7 +322,7 @@ static PyMemberDef TimedCall_members[] = {
     {NULL, 0, 0, 0, NULL},
 };
 
-static PyObject *TimedCall_vectorcall(PyObject *self, PyObject *const *args, size_t count, PyObject *names);
+static Vectorcall in_row(int what);
 
 static int TimedCall_init(TimedCall *self, PyObject *args, PyObject *kwargs) {
     PyObject *counters, *original, *helper = Py_None, *more[3] = {Py_None, Py_None, Py_None};
@@ -300,7 +336,7 @@ static int TimedCall_init(TimedCall *self, PyObject *args, PyObject *kwargs) {
         return -1;
     }
     self->what = what;
-    self->vectorcall = PyObject_Vectorcall != NULL ? TimedCall_vectorcall : NULL;
+    self->vectorcall = in_row(what);
     self->hooked = what == EXPOSED ? PyDict_GetItemWithError(more[NAMESPACE], more[NAME]) : Py_None;
     self->dictionary = PyDict_New();
     if (self->hooked == NULL || self->dictionary == NULL)
@@ -369,7 +405,7 @@ static long long samples_of(TimedCall *self, PyObject *batch) {
     return samples;
 }
 
-/* As they came: in a row, or as a tuple and a dictionary where `row` is NULL. */
+/* As they came: as a tuple and a dictionary, or in a row where `args` is NULL. */
 typedef struct {
     PyObject *const *row;
     size_t count;
@@ -377,33 +413,42 @@ typedef struct {
     PyObject *args, *kwargs;
 } Arguments;
 
-static PyObject *call_of(PyObject *function, const Arguments *given) {
-    if (given->row != NULL)
+INLINE PyObject *call_of(PyObject *function, const Arguments *given) {
+    if (given->args == NULL)
         return PyObject_Vectorcall(function, given->row, given->count, given->names);
     return PyObject_Call(function, given->args, given->kwargs);
 }
 
-static PyObject *call(TimedCall *self, const Arguments *given) { return call_of(self->original, given); }
+INLINE PyObject *call(TimedCall *self, const Arguments *given) { return call_of(self->original, given); }
 
-static PyObject *first(const Arguments *given) {
-    if (given->row != NULL)
+INLINE PyObject *first(const Arguments *given) {
+    if (given->args == NULL)
         return (given->count & (SIZE_MAX >> 1)) > 0 ? given->row[0] : NULL;
     return PyTuple_Size(given->args) > 0 ? PyTuple_GetItem(given->args, 0) : NULL;
 }
 
-static PyObject *timed_next(TimedCall *self, const Arguments *given) {
+COLD static void batch_wanted(Counters *self, unsigned long long source) {
+    tell(self, PyObject_CallMethod((PyObject *)self, "batch_wanted", "K", source));
+}
+
+COLD static void batches_ended(Counters *self, unsigned long long source) {
+    PyObject *kind, *value, *traceback;
+    PyErr_Fetch(&kind, &value, &traceback);
+    tell(self, PyObject_CallMethod((PyObject *)self, "batches_ended", "K", source));
+    PyErr_Restore(kind, value, traceback);
+}
+
+INLINE PyObject *timed_next(TimedCall *self, const Arguments *given) {
     Counters *counters = self->counters;
-    PyObject *batch, *kind, *value, *traceback;
+    PyObject *batch;
     unsigned long long source = (unsigned long long)(uintptr_t)first(given);
     int64_t now;
     counters->mark = now_ns();
     if (source != counters->feeding)
-        tell(counters, PyObject_CallMethod((PyObject *)counters, "batch_wanted", "K", source));
+        batch_wanted(counters, source);
     batch = call(self, given);
     if (batch == NULL) {
-        PyErr_Fetch(&kind, &value, &traceback);
-        tell(counters, PyObject_CallMethod((PyObject *)counters, "batches_ended", "K", source));
-        PyErr_Restore(kind, value, traceback);
+        batches_ended(counters, source);
         return NULL;
     }
     now = now_ns();
@@ -419,7 +464,11 @@ static PyObject *timed_next(TimedCall *self, const Arguments *given) {
     return batch;
 }
 
-static PyObject *timed_backward(TimedCall *self, const Arguments *given) {
+COLD static void training_begins(Counters *self) {
+    tell(self, PyObject_CallMethod((PyObject *)self, "training_begins", NULL));
+}
+
+INLINE PyObject *timed_backward(TimedCall *self, const Arguments *given) {
     Counters *counters = self->counters;
     PyObject *result = call(self, given);
     int64_t now;
@@ -430,13 +479,18 @@ static PyObject *timed_backward(TimedCall *self, const Arguments *given) {
     counters->mark = now;
     counters->backwards++;
     if (counters->attention)
-        tell(counters, PyObject_CallMethod((PyObject *)counters, "training_begins", NULL));
+        training_begins(counters);
     mark_gpu(counters, COMPUTE);
     return result;
 }
 
+INLINE void hook_again(TimedCall *self) {
+    if (PyDict_SetItem(self->more[NAMESPACE], self->more[NAME], self->hooked) < 0)
+        give_up(self->counters);
+}
+
 /* The optimizer waits once per tensor: time the whole, and let the single waits go past their hook. */
-static PyObject *timed_synchronize(TimedCall *self, const Arguments *given) {
+INLINE PyObject *timed_synchronize(TimedCall *self, const Arguments *given) {
     Counters *counters = self->counters;
     PyObject *result, *kind, *value, *traceback;
     int64_t now;
@@ -445,12 +499,13 @@ static PyObject *timed_synchronize(TimedCall *self, const Arguments *given) {
     if (PyDict_SetItem(self->more[NAMESPACE], self->more[NAME], self->more[UNHOOKED]) < 0)
         give_up(counters);
     result = call(self, given);
-    PyErr_Fetch(&kind, &value, &traceback);
-    if (PyDict_SetItem(self->more[NAMESPACE], self->more[NAME], self->hooked) < 0)
-        give_up(counters);
-    PyErr_Restore(kind, value, traceback);
-    if (result == NULL)
+    if (result == NULL) {
+        PyErr_Fetch(&kind, &value, &traceback);
+        hook_again(self);
+        PyErr_Restore(kind, value, traceback);
         return NULL;
+    }
+    hook_again(self);
     now = now_ns();
     counters->exposed += now - counters->mark;
     counters->mark = now;
@@ -458,7 +513,11 @@ static PyObject *timed_synchronize(TimedCall *self, const Arguments *given) {
     return result;
 }
 
-static PyObject *timed_step(TimedCall *self, const Arguments *given) {
+COLD static void end_step(Counters *self, int64_t end) {
+    tell(self, PyObject_CallMethod((PyObject *)self, "end_step", "L", (long long)end));
+}
+
+INLINE PyObject *timed_step(TimedCall *self, const Arguments *given) {
     Counters *counters = self->counters;
     PyObject *result;
     int64_t now;
@@ -472,12 +531,12 @@ static PyObject *timed_step(TimedCall *self, const Arguments *given) {
     counters->optimizer += now - counters->mark;
     counters->mark = now;
     if (!counters->manual && !end_plain_step(counters, now))
-        tell(counters, PyObject_CallMethod((PyObject *)counters, "end_step", "L", (long long)now));
+        end_step(counters, now);
     return result;
 }
 
 /* Notes a call that is a step and nothing but a step; its times wait for what the graph says of them. */
-static void note_call(TimedCall *self, int64_t start, int64_t wall, int64_t end) {
+INLINE void note_call(TimedCall *self, int64_t start, int64_t wall, int64_t end) {
     Counters *counters = self->counters;
     long long duration = end - counters->start - counters->cut;
     PyObject *row = Py_BuildValue("(LLLLLLLLLLLLL)", counters->step, counters->generation, counters->epoch,
@@ -493,12 +552,12 @@ static void note_call(TimedCall *self, int64_t start, int64_t wall, int64_t end)
         tell(counters, PyObject_CallFunctionObjArgs(self->more[DUE], NULL));
 }
 
-static PyObject *timed_graph(TimedCall *self, const Arguments *given) {
+INLINE PyObject *timed_graph(TimedCall *self, const Arguments *given) {
     Counters *counters = self->counters;
     PyObject *result, *kind, *value, *traceback;
     int64_t start, wall, end;
     int traced;
-    if (counters->thread != PyThread_get_thread_ident() || counters->graph != (unsigned long long)(uintptr_t)first(given) ||
+    if (counters->thread != this_thread() || counters->graph != (unsigned long long)(uintptr_t)first(given) ||
         counters->attention || counters->in_graph != NO_GRAPH || counters->manual)
         return call_of(self->helper, given);
     counters->in_graph = PLAIN;
@@ -519,12 +578,12 @@ static PyObject *timed_graph(TimedCall *self, const Arguments *given) {
 }
 
 /* On another thread, in a forked child and inside what is no training: one comparison, and through. */
-static PyObject *timed(TimedCall *self, const Arguments *given) {
-    if (self->what == GRAPH)
+INLINE PyObject *timed(TimedCall *self, int what, const Arguments *given) {
+    if (what == GRAPH)
         return timed_graph(self, given);
-    if (self->counters->thread != PyThread_get_thread_ident())
+    if (self->counters->thread != this_thread())
         return call(self, given);
-    switch (self->what) {
+    switch (what) {
     case INPUT_WAIT:
         return timed_next(self, given);
     case COMPUTE:
@@ -536,15 +595,27 @@ static PyObject *timed(TimedCall *self, const Arguments *given) {
     }
 }
 
-static PyObject *TimedCall_vectorcall(PyObject *self, PyObject *const *args, size_t count, PyObject *names) {
-    static PyObject *const nothing[1];
-    Arguments given = {args != NULL ? args : nothing, count, names, NULL, NULL};
-    return timed((TimedCall *)self, &given);
+/* A function for each: it is code that has to come from memory at every step, so there is to be little of it. */
+#define IN_ROW(name, what)                                                                                                   \
+    HOT static PyObject *name(PyObject *self, PyObject *const *args, size_t count, PyObject *names) {                        \
+        Arguments given = {args, count, names, NULL, NULL};                                                                  \
+        return timed((TimedCall *)self, what, &given);                                                                       \
+    }
+
+IN_ROW(next_in_row, INPUT_WAIT)
+IN_ROW(backward_in_row, COMPUTE)
+IN_ROW(synchronize_in_row, EXPOSED)
+IN_ROW(step_in_row, OPTIMIZER)
+IN_ROW(graph_in_row, GRAPH)
+
+static Vectorcall in_row(int what) {
+    static const Vectorcall functions[] = {next_in_row, backward_in_row, synchronize_in_row, step_in_row, graph_in_row};
+    return PyObject_Vectorcall != NULL ? functions[what] : NULL;
 }
 
 static PyObject *TimedCall_call(PyObject *self, PyObject *args, PyObject *kwargs) {
     Arguments given = {NULL, 0, NULL, args, kwargs};
-    return timed((TimedCall *)self, &given);
+    return timed((TimedCall *)self, ((TimedCall *)self)->what, &given);
 }
 
 static PyType_Slot TimedCall_slots[] = {
@@ -859,6 +930,11 @@ static PyMethodDef functions[] = {
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_native", NULL, -1, functions, NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__native(void) {
+    find_clock();
+    if (this_thread() != PyThread_get_thread_ident()) {
+        PyErr_SetString(PyExc_ImportError, "threads of this system are not known by their pointers");
+        return NULL;
+    }
     PyObject *module = PyModule_Create(&definition), *types = PyImport_ImportModule("types");
     PyObject *timed_type = PyType_FromSpec(&TimedCall_spec);
     counters_type = PyType_FromSpec(&Counters_spec);
