@@ -22,9 +22,14 @@ from typing import Any, NamedTuple, TypeVar
 from figures import figure
 
 PROBE = Path(__file__).parents[1] / "probe"
-ROUNDS = 300
-BURST = 64
+ARRANGEMENTS = 24
+"""Models and optimizers made anew, of which each lies elsewhere in memory: where it lies moves a step by a percent, with
+hooks or without, as much as they cost."""
+ROUNDS = 12
+BURST = 128
 """Steps in a burst, which is an epoch: short, so that both sides of a pair meet the same machine."""
+LEARNING = 64
+"""The first of them: the interpreter learns again what it forgot of this side's classes while the other side ran."""
 ODD_PROCESS = "BENCH_ODD_PROCESS"
 KERAS_PROCESSES = 6
 KERAS_ROUNDS = 24
@@ -39,17 +44,18 @@ Measured = TypeVar("Measured")
 
 
 class Comparison(NamedTuple):
-    """Two ways to do the same, measured in turns."""
+    """Two ways to do the same, measured in turns. Bounds hold the median with 95 % confidence, whatever the distribution."""
 
     plain: float
     """Median of the runs without."""
     difference: float
     """Median of (with - without) over the rounds."""
+    difference_low: float
+    difference_high: float
     ratio: float
     """Median of (with / without) over the rounds."""
     ratio_low: float
     ratio_high: float
-    """Bounds of the ratio that hold its median with 95 % confidence, whatever the distribution."""
 
 
 def compare(measured: Callable[[], Measured], plain: Callable[[], Measured], rounds: int) -> list[tuple[Measured, Measured]]:
@@ -66,15 +72,18 @@ def compare(measured: Callable[[], Measured], plain: Callable[[], Measured], rou
 
 def compared(pairs: list[tuple[float, float]]) -> Comparison:
     """What pairs of (with, without) say."""
+    differences = sorted(with_probe - without for with_probe, without in pairs)
     ratios = sorted(with_probe / without for with_probe, without in pairs)
-    margin = round(0.98 * len(ratios) ** 0.5)
-    middle = len(ratios) // 2
+    margin = round(0.98 * len(pairs) ** 0.5)
+    low, high = max(0, len(pairs) // 2 - margin), min(len(pairs) - 1, len(pairs) // 2 + margin)
     return Comparison(
         statistics.median(without for _, without in pairs),
-        statistics.median(with_probe - without for with_probe, without in pairs),
+        statistics.median(differences),
+        differences[low],
+        differences[high],
         statistics.median(ratios),
-        ratios[max(0, middle - margin)],
-        ratios[min(len(ratios) - 1, middle + margin)],
+        ratios[low],
+        ratios[high],
     )
 
 
@@ -90,87 +99,103 @@ def torch_loop() -> dict[str, Any]:
     """Cost per step of a small model with a DataLoader, hooks on and off."""
     import horovod.torch as hvd
     import torch
-    from torch.utils.data import dataloader
 
     hvd.init()
     torch.set_num_threads(1)
+    steps, edges = [], []
+    for index in range(ARRANGEMENTS):
+        with_probe, without = torch_sides(hooked_first=index % 2 == 0)
+        rounds = compare(with_probe.epoch, without.epoch, ROUNDS)
+        steps.append(tuple(statistics.median(side[0] for side in sides) for sides in zip(*rounds, strict=True)))
+        edges.append(tuple(statistics.median(side[1] for side in sides) for sides in zip(*rounds, strict=True)))
+    with_probe, without = torch_sides(hooked_first=True)
+    background = statistics.median(with_probe.paced() - without.paced() for _ in range(4))
+    slow_steps = compared(compare(with_probe.slow, without.slow, SLOW_ROUNDS))
+    return {"step": compared(steps), "edges": compared(edges), "background": background, "slow": slow_steps}
+
+
+def torch_sides(hooked_first: bool) -> tuple[TorchSide, TorchSide]:
+    """A new model, trained with the probe's wrappers and without."""
+    import torch
+
     data = torch.utils.data.TensorDataset(torch.randn(BURST * 4, 64), torch.randn(BURST * 4, 1))
     model = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 1))
+    first = TorchSide(model, data, hooked_first)
+    second = TorchSide(model, data, not hooked_first)
+    return (first, second) if hooked_first else (second, first)
 
-    # Changing a class costs the interpreter what it has learnt of it, for some hundred steps: there is one of each kind
-    # per side. Only torch.autograd.backward, a name in a module, is put in its place before each burst.
-    class BareIterator(dataloader._SingleProcessDataLoaderIter):
-        __next__ = dataloader._BaseDataLoaderIter.__next__.__wrapped__  # type: ignore[attr-defined]
 
-    class HookedIterator(dataloader._SingleProcessDataLoaderIter):
-        __next__ = dataloader._BaseDataLoaderIter.__next__
+class TorchSide:
+    """A loop that trains, hooked or not.
 
-    class Loader(torch.utils.data.DataLoader[Any]):
-        made: type = HookedIterator
+    Changing a class costs the interpreter what it has learnt of it, for some hundred steps: there is one of each kind per side.
+    Only torch.autograd.backward, a name in a module, is put in its place before each burst.
+    """
 
-        def _get_iterator(self) -> Any:
-            return self.made(self)
+    def __init__(self, model: Any, data: Any, hooked: bool) -> None:
+        import horovod.torch as hvd
+        import torch
+        from torch.utils.data import dataloader
 
-    backward = torch.autograd.backward
-    bare_backward = backward.__wrapped__  # type: ignore[attr-defined]
-
-    def side(hooked: bool) -> tuple[Any, Any]:
         hooks(hooked)
-        optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=1e-6), model.named_parameters())
-        loader = Loader(data, batch_size=4)
-        loader.made = HookedIterator if hooked else BareIterator
-        return optimizer, loader
 
-    bare, bare_loader = side(False)
-    hooked, hooked_loader = side(True)
+        class Iterator(dataloader._SingleProcessDataLoaderIter):
+            __next__ = dataloader._BaseDataLoaderIter.__next__
 
-    def step(chosen: Any, batch: Any, target: Any) -> None:
-        chosen.zero_grad()
-        loss: Any = torch.nn.functional.mse_loss(model(batch), target)
-        loss.backward()
-        chosen.step()
+        class Loader(torch.utils.data.DataLoader[Any]):
+            __iter__ = torch.utils.data.DataLoader.__iter__
 
-    def epoch(chosen: Any, loader: Any, function: Any) -> tuple[float, float]:
-        """CPU of a step in the midst of an epoch, and of the epoch's begin and end with its first step, in microseconds."""
-        torch.autograd.backward = function
-        start = time.thread_time()
-        batches = iter(loader)
-        step(chosen, *next(batches))
-        begin = time.thread_time()
+            def _get_iterator(self) -> Any:
+                return Iterator(self)
+
+        self._optimizer: Any = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=1e-6), model.named_parameters())
+        self._loader = Loader(data, batch_size=4)
+        self._backward: Any = torch.autograd.backward
+        self._loss: Any = torch.nn.functional.mse_loss
+        self._autograd: Any = torch.autograd
+        self._model = model
+
+    def _step(self, batch: Any, target: Any) -> None:
+        self._optimizer.zero_grad()
+        self._loss(self._model(batch), target).backward()
+        self._optimizer.step()
+
+    def epoch(self) -> tuple[float, float]:
+        """CPU of the median step in the midst of an epoch, and of its begin and end with the first step, in microseconds."""
+        self._autograd.backward = self._backward
+        clock, ends = time.thread_time_ns, []
+        start = clock()
+        batches = iter(self._loader)
+        self._step(*next(batches))
+        begin = clock()
         for _ in range(BURST - 1):
-            step(chosen, *next(batches))
-        end = time.thread_time()
+            self._step(*next(batches))
+            ends.append(clock())
         next(batches, None)
-        return (end - begin) / (BURST - 1) * 1e6, (time.thread_time() - end + begin - start) * 1e6
+        edges = clock() - ends[-1] + begin - start
+        return statistics.median(end - begin for begin, end in pairwise(ends[LEARNING:])) / 1e3, edges / 1e3
 
-    def paced(chosen: Any, loader: Any, function: Any) -> float:
+    def paced(self) -> float:
         """CPU of everything but the step's thread, in percent of a core, at 100 steps/s."""
-        torch.autograd.backward = function
+        self._autograd.backward = self._backward
         others, begin = time.process_time() - time.thread_time(), time.monotonic()
         while time.monotonic() - begin < PACED_S / 4:
-            for batch, target in loader:
-                step(chosen, batch, target)
+            for batch, target in self._loader:
+                self._step(batch, target)
                 time.sleep(0.01)
                 if time.monotonic() - begin >= PACED_S / 4:
                     break
         return (time.process_time() - time.thread_time() - others) / (time.monotonic() - begin) * 100
 
-    def slow(chosen: Any, loader: Any, function: Any) -> float:
+    def slow(self) -> float:
         """Seconds from step to step while another device does the work of SLOW_STEP_S, as a step completes: the median."""
-        torch.autograd.backward = function
+        self._autograd.backward = self._backward
         ends = [time.monotonic()]
-        for _, (batch, target) in zip(range(SLOW_BURST), loader, strict=False):
-            step(chosen, batch, target)
+        for _, (batch, target) in zip(range(SLOW_BURST), self._loader, strict=False):
+            self._step(batch, target)
             time.sleep(SLOW_STEP_S)
             ends.append(time.monotonic())
         return statistics.median(end - begin for begin, end in pairwise(ends))
-
-    with_probe, without = (hooked, hooked_loader, backward), (bare, bare_loader, bare_backward)
-    rounds = compare(lambda: epoch(*with_probe), lambda: epoch(*without), ROUNDS)
-    steps, edges = ([(measured[part], plain[part]) for measured, plain in rounds] for part in (0, 1))
-    background = statistics.median(paced(*with_probe) - paced(*without) for _ in range(4))
-    slow_steps = compared(compare(lambda: slow(*with_probe), lambda: slow(*without), SLOW_ROUNDS))
-    return {"step": compared(steps), "edges": compared(edges), "background": background, "slow": slow_steps}
 
 
 def keras_loop() -> dict[str, Any]:
@@ -249,7 +274,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         plain = Comparison(*in_python(folder)["step"])
     cost, edges = Comparison(*torch["step"]), Comparison(*torch["edges"])
-    how = f"median of {ROUNDS} pairs of {BURST - 1} steps in turns, thread CPU time, on a step of {cost.plain:.0f} us"
+    how = f"thread CPU time, median of {ARRANGEMENTS} models and optimizers, each {ROUNDS} pairs of medians of "
+    how += f"{BURST - LEARNING} steps, in turns, on a step of "
+    how += f"{cost.plain:.0f} us; 95 % interval {cost.difference_low:.1f} to {cost.difference_high:.1f} us"
     peer = f"the same hooks in Python, on a step of {plain.plain:.0f} us"
     figure("probe_step_cpu_us", cost.difference, "us/step", how, peer=peer, peer_value=plain.difference)
     how = f"the same for what an epoch adds: iterator, first step and last look for a batch, {edges.plain:.0f} us without"
