@@ -74,8 +74,8 @@ enum { PAYLOAD_AT = 20, SLOT_END = offsetof(StepSlot, micro_batches) + sizeof(ui
 
 static PyObject *method_type, *shape_name;
 
-/* The C library's function only passes on to the kernel's, by way of more code and data that are out of the caches: its half of
-   what a clock reading costs in the midst of a training. */
+/* The C library's function only passes on to the kernel's, by way of more code and data that are out of the caches: half of what
+   a clock reading costs in the midst of a training. */
 static int (*read_clock)(clockid_t clock, struct timespec *time) = clock_gettime;
 
 static void find_clock(void) {

@@ -225,6 +225,12 @@ def test_another_thread_is_not_timed(bench: Bench) -> None:
     assert (bench.timer.backwards, bench.timer.compute) == before
 
 
+def test_times_are_of_pythons_monotonic_clock(bench: Bench) -> None:
+    before = time.monotonic_ns()
+    bench.backward(1)
+    assert before <= bench.timer.mark <= time.monotonic_ns()
+
+
 def test_a_step_of_numbers_out_of_range_is_told(bench: Bench) -> None:
     bench.train([[Tensor(1)]])
     bench.timer.batches = 70_000
