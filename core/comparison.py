@@ -8,6 +8,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from distmon.core.energy import energy
 from distmon.core.intervals import (
     MIN_RUNS,
     Interval,
@@ -21,7 +22,6 @@ from distmon.core.intervals import (
 from distmon.core.measures import (
     current_generation,
     elapsed,
-    samples,
     session_mean_throughput,
     step_series,
     step_split,
@@ -80,12 +80,11 @@ class Effect(Struct, frozen=True, kw_only=True):
 
 
 def run_values(state: SessionState) -> dict[str, Interval | float]:
-    """What a session measured; what it did not is left out."""
+    """What a session measured; what it did not is left out, and so are the joules of a part of its time."""
     found: dict[str, Interval | float | None] = {"duration": elapsed(state), "session mean": session_mean_throughput(state)}
-    trained, joules = samples(state), summary(state).energy_j
-    found["energy"] = joules
-    if trained and joules is not None:
-        found["energy per sample"] = joules / trained
+    used = energy(state)
+    if used is not None and used.nearly_all and summary(state).energy_j is not None:
+        found["energy"], found["energy per sample"] = used.joules, used.per_sample_j
     generation = current_generation(state)
     if generation is not None:
         found["warm-up"] = warmup(generation).duration_s

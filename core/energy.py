@@ -8,9 +8,12 @@ at the ends. Where nothing was measured no energy is made up: the joules are of 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 
+from distmon.core.epochs import Epoch, Spent
 from distmon.core.measures import elapsed, samples
 from distmon.core.state import NodeState, PowerSeries, SessionState
 
@@ -20,6 +23,9 @@ _SIGMAS = 1.96
 J_PER_WH = 3_600.0
 IDLE_AFTER_S = 3.0
 """Energy spent this long after the last known step, and more, trains nothing. Steps are told once a second."""
+NEARLY_ALL = 0.95
+"""Of the time: joules of less stand for no more samples than were trained meanwhile, and how many those are is not known."""
+_TRAIL_EVERY_S = 0.2
 
 
 def add_power(series: PowerSeries, joules: float, interval_s: float, counted: bool) -> None:
@@ -33,6 +39,42 @@ def add_power(series: PowerSeries, joules: float, interval_s: float, counted: bo
     elif series.last_w is not None:
         series.squares += ((watts - series.last_w) * interval_s) ** 2 / 12
     series.last_w = watts
+
+
+def add_spent(state: SessionState, at: float, lasted_s: float, joules: float, seconds: float) -> None:
+    """What all outer readings of one sample add, of the `lasted_s` before `at`; `seconds` are added up over the readings."""
+    trail = state.energy_trail
+    if not trail or at - lasted_s > trail[-1].at:
+        trail.append(Spent(at - lasted_s, state.spent.joules, state.spent.seconds))
+    now = Spent(max(at, trail[-1].at), state.spent.joules + joules, state.spent.seconds + seconds)
+    state.spent = now
+    if len(trail) > 1 and now.at - trail[-2].at < _TRAIL_EVERY_S:
+        trail[-1] = now
+        return
+    trail.append(now)
+    lead = state.ranks.get(0)
+    if lead is not None and lead.epoch is not None:
+        for number in (lead.epoch - 1, lead.epoch):  # the last steps of the one before may have come after the next began
+            if (epoch := state.epochs.get(number)) is not None:
+                epoch.spent_before, epoch.spent_until = _bounds(state, epoch)
+
+
+def _bounds(state: SessionState, epoch: Epoch) -> tuple[Spent | None, Spent | None]:
+    """What had been spent at its first step's start and at its last step's end, as the trail says, or as it said before."""
+    if epoch.started is None or epoch.ended is None:
+        return epoch.spent_before, epoch.spent_until
+    return _spent_at(state, epoch.started) or epoch.spent_before, _spent_at(state, epoch.ended) or epoch.spent_until
+
+
+def _spent_at(state: SessionState, moment: float) -> Spent | None:
+    """None of a moment before the trail; after it, what was spent in all."""
+    trail = state.energy_trail
+    place = bisect_right(trail, moment, key=attrgetter("at"))
+    if not place or place == len(trail):
+        return trail[-1] if place else None
+    before, after = trail[place - 1], trail[place]
+    share = (moment - before.at) / (after.at - before.at)
+    return Spent(moment, *(b + share * (a - b) for b, a in zip(before[1:], after[1:], strict=True)))
 
 
 @dataclass(slots=True, frozen=True)
@@ -56,18 +98,21 @@ class Reading:
 
 @dataclass(slots=True, frozen=True)
 class EpochEnergy:
-    """From the epoch's start on rank 0 to that of the next, or to the session's end."""
+    """From the start of the epoch's first step to the end of its last."""
 
     epoch: int
     joules: float
     error_j: float
-    """Half of a 95 % interval: a start lies anywhere between two readings."""
+    """Half of a 95 % interval: each end lies anywhere between two readings."""
     per_sample_j: float | None
 
 
 @dataclass(slots=True, frozen=True)
 class Energy:
-    """All readings that lie within no other, added up. Ratios are None where their divisor is not known."""
+    """All readings that lie within no other, added up. Ratios are None where their divisor is not known.
+
+    None per sample is known either where power was not measured for nearly all of the time.
+    """
 
     readings: list[Reading]
     joules: float
@@ -87,6 +132,13 @@ class Energy:
     idle_joules: float
     """While no step was trained."""
     epochs: list[EpochEnergy]
+    no_epoch: dict[int, str]
+    """Epoch that was trained and is not among those -> why."""
+
+    @property
+    def nearly_all(self) -> bool:
+        """Whether power was measured for nearly all of the time."""
+        return self.measured_share is not None and self.measured_share >= NEARLY_ALL
 
     @property
     def watt_hours(self) -> float:
@@ -108,6 +160,9 @@ def energy(state: SessionState, redone_samples: int = 0) -> Energy | None:
         return None
     joules, trained, duration = math.fsum(r.joules for r in outer), samples(state), elapsed(state)
     useful = trained - redone_samples if trained is not None else None
+    measured = min(min(r.seconds for r in outer) / duration, 1.0) if duration else None
+    whole = measured is not None and measured >= NEARLY_ALL
+    epochs, no_epoch = _by_epoch(state, len(outer))
     return Energy(
         readings=readings,
         joules=joules,
@@ -115,38 +170,40 @@ def energy(state: SessionState, redone_samples: int = 0) -> Energy | None:
         covers=" + ".join(dict.fromkeys(r.name for r in outer)),
         mean_w=math.fsum(r.mean_w for r in outer),
         peak_w=math.fsum(r.peak_w for r in outer),
-        measured_share=min(min(r.seconds for r in outer) / duration, 1.0) if duration else None,
-        per_sample_j=joules / trained if trained else None,
-        per_useful_sample_j=joules / useful if useful and useful > 0 else None,
+        measured_share=measured,
+        per_sample_j=joules / trained if whole and trained else None,
+        per_useful_sample_j=joules / useful if whole and useful and useful > 0 else None,
         samples=trained,
         node_seconds=(duration or 0.0) * len(state.nodes),
         idle_joules=math.fsum(node.idle_joules for node in state.nodes.values()),
-        epochs=_by_epoch(state, joules),
+        epochs=epochs,
+        no_epoch=no_epoch,
     )
 
 
-def joules_so_far(state: SessionState) -> float | None:
-    """Of all readings that lie within no other; None without one."""
-    parts = [rail.joules for node in state.nodes.values() for rail in node.rails.values() if rail.seconds and not rail.within]
-    parts += [gpu.joules for node in state.nodes.values() for gpu in node.gpus.values() if gpu.power_s]
-    return math.fsum(parts) if parts else None
-
-
-def _by_epoch(state: SessionState, joules: float) -> list[EpochEnergy]:
-    begun = [epoch for _, epoch in sorted(state.epochs.items()) if epoch.joules_before is not None]
-    ends = [*(epoch.joules_before for epoch in begun), joules][1:]
+def _by_epoch(state: SessionState, readings: int) -> tuple[list[EpochEnergy], dict[int, str]]:
+    """Epochs with their energy, and why others have none."""
     interval_s = max((node.sample.interval_s for node in state.nodes.values() if node.sample is not None), default=0.0)
-    found = []
-    for epoch, end in zip(begun, ends, strict=True):
-        if epoch.joules_before is None or end is None or epoch.started is None or epoch.ended is None:
+    found, lacking = [], {}
+    for number, epoch in sorted(state.epochs.items()):
+        if epoch.started is None or epoch.ended is None:
             continue
-        spent, lasted = end - epoch.joules_before, epoch.ended - epoch.started
+        before, until = _bounds(state, epoch)
+        if before is None or until is None:
+            lacking[number] = "power was not measured when it began"
+            continue
+        spent, lasted = until.joules - before.joules, epoch.ended - epoch.started
+        measured_s = (until.seconds - before.seconds) / readings
+        if measured_s + interval_s < NEARLY_ALL * lasted:
+            lacking[number] = f"power was measured for {measured_s:.0f} of its {lasted:.0f} s"
+            continue
         # Each end lies anywhere in an interval, with the power of the epoch: two uniform errors.
         error = _SIGMAS * spent / lasted * interval_s / math.sqrt(6) if lasted > 0 else math.inf
         if error < spent:
-            per_sample = spent / epoch.samples if epoch.samples else None
-            found.append(EpochEnergy(epoch.epoch, spent, error, per_sample))
-    return found
+            found.append(EpochEnergy(number, spent, error, spent / epoch.samples if epoch.samples else None))
+        else:
+            lacking[number] = f"it is too short for readings every {interval_s:.1f} s"
+    return found, lacking
 
 
 def _readings(node: NodeState) -> Iterable[Reading]:

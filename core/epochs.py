@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from distmon.core.events import MetricsLogged
 from distmon.core.steps import Totals
 
 MOST_EPOCHS = 10_000
+
+
+class Spent(NamedTuple):
+    """What the session's power readings had come to at a moment, each joule counted once."""
+
+    at: float
+    """Seconds since the epoch of the clock."""
+    joules: float
+    seconds: float
+    """Measured ones, added up over the readings."""
 
 
 @dataclass(slots=True)
@@ -38,8 +49,10 @@ class Epoch:
     metrics: dict[str, float] = field(default_factory=dict)
     """The last values that its lowest rank logged."""
     metrics_rank: int | None = None
-    joules_before: float | None = None
-    """Measured of the session when rank 0 began it, for the first time; None without a power reading."""
+    spent_before: Spent | None = None
+    """When its first step began, or rank 0 the epoch, for the first time; None without a power reading."""
+    spent_until: Spent | None = None
+    """When its last step ended."""
 
     @property
     def started(self) -> float | None:
@@ -85,11 +98,11 @@ def add_steps(
         part.lead_steps += end - first
 
 
-def begin_epoch(epochs: dict[int, Epoch], epoch: int, joules: float | None) -> None:
+def begin_epoch(epochs: dict[int, Epoch], epoch: int, spent: Spent) -> None:
     """Rank 0 begins an epoch, with so much energy spent before."""
-    known = _epoch(epochs, epoch) if joules is not None else None
-    if known is not None and known.joules_before is None:
-        known.joules_before = joules
+    known = _epoch(epochs, epoch) if spent.seconds else None
+    if known is not None and known.spent_before is None:
+        known.spent_before = spent
 
 
 def add_metrics(epochs: dict[int, Epoch], event: MetricsLogged) -> None:

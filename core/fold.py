@@ -6,6 +6,7 @@ series and places do not depend on it, only the order of lines in the log does.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ from distmon.core import events as ev
 from distmon.core.batches import Batch, aligned, told_by
 from distmon.core.clocks import certain_offset, moved, node_of
 from distmon.core.death import death
-from distmon.core.energy import IDLE_AFTER_S, add_power, joules_so_far
+from distmon.core.energy import IDLE_AFTER_S, add_power, add_spent
 from distmon.core.epochs import add_metrics, add_steps, begin_epoch
 from distmon.core.hangs import describe, find_hang, steps_go_on, take_stack
 from distmon.core.printed import add_printed
@@ -351,7 +352,7 @@ def _progress_declared(state: SessionState, event: ev.ProgressDeclared) -> None:
 def _epoch_started(state: SessionState, event: ev.EpochStarted) -> None:
     _rank(state, event.rank).epoch = event.epoch
     if event.rank == 0:
-        begin_epoch(state.epochs, event.epoch, joules_so_far(state))
+        begin_epoch(state.epochs, event.epoch, state.spent)
         _say_again(state, event.at, f"epoch {event.epoch + 1} started", 0, "epoch")
 
 
@@ -392,14 +393,17 @@ def _node_sampled(state: SessionState, event: ev.NodeSampled) -> None:
         _add_temperature(node.temperatures.setdefault(zone.name, TemperatureMeans()), zone.celsius, stands_for_s)
     if event.power or event.gpus:
         power_w = node_power_w(event)
-        _add_power(node, event, stands_for_s, idle=at - state.stepped_until > IDLE_AFTER_S)
+        spent = _add_power(node, event, stands_for_s, idle=at - state.stepped_until > IDLE_AFTER_S)
+        if seconds := [seconds for _, seconds in spent]:
+            add_spent(state, at, max(seconds), math.fsum(joules for joules, _ in spent), math.fsum(seconds))
     node.power_history.append((at, power_w))
     if event.gpus:
         node.gpu_history.append((at, gpu_utilization_percent(event)))
 
 
-def _add_power(node: NodeState, event: ev.NodeSampled, stands_for_s: float, *, idle: bool) -> None:
-    """`idle`: no step is trained."""
+def _add_power(node: NodeState, event: ev.NodeSampled, stands_for_s: float, *, idle: bool) -> list[tuple[float, float]]:
+    """(joules, seconds) of each reading that lies within no other. `idle`: no step is trained."""
+    outer = []
     for rail in event.power:
         total = node.rails.setdefault(rail.name, RailEnergy())
         total.within = rail.within
@@ -407,14 +411,17 @@ def _add_power(node: NodeState, event: ev.NodeSampled, stands_for_s: float, *, i
         if joules is not None:
             total.joules += joules
             total.seconds += seconds
-            if idle and not rail.within:
-                node.idle_joules += joules
             add_power(total.series, joules, seconds, rail.energy_j is not None)
+            if not rail.within:
+                outer.append((joules, seconds))
     for gpu in event.gpus:
         if gpu.instance is None:
-            joules = _add_gpu(node.gpus.setdefault(gpu.index, GpuMeans()), gpu, event.interval_s, stands_for_s)
-            if idle:
-                node.idle_joules += joules
+            spent = _add_gpu(node.gpus.setdefault(gpu.index, GpuMeans()), gpu, event.interval_s, stands_for_s)
+            if spent is not None:
+                outer.append(spent)
+    if idle:
+        node.idle_joules += math.fsum(joules for joules, _ in outer)
+    return outer
 
 
 def _stands_for_s(node: NodeState, interval_s: float) -> float:
@@ -451,18 +458,19 @@ def _add_temperature(means: TemperatureMeans, celsius: float, interval_s: float)
     means.highest = max(means.highest, celsius)
 
 
-def _add_gpu(means: GpuMeans, gpu: ev.GpuReading, interval_s: float, stands_for_s: float) -> float:
-    """Gives the joules that it took."""
+def _add_gpu(means: GpuMeans, gpu: ev.GpuReading, interval_s: float, stands_for_s: float) -> tuple[float, float] | None:
+    """Gives the joules that it took, and in how many seconds; None where it did not tell."""
     means.name = gpu.name or means.name
     if gpu.utilization_percent is not None:
         means.utilization_seconds += gpu.utilization_percent * stands_for_s
         means.utilization_s += stands_for_s
     joules, seconds = _spent(gpu.energy_j, gpu.power_w, interval_s, stands_for_s)
-    if joules is not None:
-        means.joules += joules
-        means.power_s += seconds
-        add_power(means.series, joules, seconds, gpu.energy_j is not None)
-    return joules or 0.0
+    if joules is None:
+        return None
+    means.joules += joules
+    means.power_s += seconds
+    add_power(means.series, joules, seconds, gpu.energy_j is not None)
+    return joules, seconds
 
 
 def node_power_w(sample: ev.NodeSampled) -> float | None:

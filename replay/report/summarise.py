@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from distmon.core import measures
 from distmon.core.elastic import accounts
+from distmon.core.energy import energy
 from distmon.core.epoch_throughput import EpochThroughput, epoch_throughputs
 from distmon.core.epochs import MOST_EPOCHS
 from distmon.core.finding import Verdict, key_of, why_no_gain
@@ -79,7 +80,7 @@ def summarise(
         summary=_summary(state, sizes),
         unknown_kinds={clean(kind): times for kind, times in sorted(state.unknown_kinds.items())},
         notes=(notes or []) + _import_warnings(state) + _lost_output(state) + _silent_nodes(state) + _summed_steps(state),
-        reasons=_reasons(state, throughput, overalls) | _throughput_reasons(state, overalls, epochs),
+        reasons=_reasons(state, throughput, overalls) | _throughput_reasons(state, overalls, epochs) | _energy_reasons(state),
     )
 
 
@@ -383,6 +384,22 @@ def _reasons(state: SessionState, throughput: model.Throughput, overalls: list[R
             why = next((r for name, r in node.sample.unavailable.items() if "power" in name), "") if node.sample else ""
             reasons[f"nodes.{clean(node.node)}.power_mean_w"] = clean(why) or "no power reading on this node"
     return reasons
+
+
+def _energy_reasons(state: SessionState) -> dict[str, str]:
+    """Why there is none of a sample or of an epoch, where power was measured."""
+    found, reasons = energy(state), dict[str, str]()
+    if found is None or measures.current_generation(state) is None:
+        return reasons
+    if not found.nearly_all and found.measured_share is not None and found.samples:
+        share = f"power was measured for {found.measured_share:.1%} of the time"
+        reasons["energy.per_sample_j"] = f"{share}: how many samples were trained in it is not known"
+    if not found.epochs and not found.no_epoch:
+        reasons["energy.epochs"] = "no step was told with its epoch: the framework's loop, or distmon.probe, tells it"
+    said: dict[str, list[int]] = {}
+    for epoch, reason in found.no_epoch.items():
+        said.setdefault(reason, []).append(epoch)
+    return reasons | {f"energy.epochs.{_numbers(numbers)}.energy_j": reason for reason, numbers in said.items()}
 
 
 def _throughput_reasons(state: SessionState, overalls: list[RankOverall], epochs: list[EpochThroughput]) -> dict[str, str]:

@@ -130,3 +130,75 @@ def test_energy_by_epoch_and_while_nothing_trains() -> None:
     assert found.idle_joules == 200
     assert [(e.epoch, e.joules, e.per_sample_j) for e in found.epochs] == [(0, 2_000, 10.0), (1, 1_000, 5.0)]
     assert found.epochs[0].error_j == pytest.approx(1.96 * 100 / 6**0.5)
+
+
+def trained(state: SessionState, at: float, epoch: int | None, samples: int = 16) -> None:
+    """A step of one second that ends `at`, of one rank."""
+    step = ev.StepsRecorded(
+        at=at, node="n", worker="w", rank=0, generation=0, first_step=int(at) - 1, origin=at - 1.0,
+        start_ns=[0], duration_ns=[10**9], samples=[samples], epoch=epoch,
+    )  # fmt: skip
+    apply(state, step)
+
+
+def two_epochs(*, told: bool, steps_late: bool, unmeasured: range = range(0)) -> SessionState:
+    """Two epochs of 25 s, then two minutes in which nothing trains, all at 100 W."""
+    state = SessionState()
+    apply(state, ev.JobStarted(at=0.0, job="j", command=["x"], np=1))
+    for at in range(1, 171):
+        if told and at in (1, 26):
+            apply(state, ev.EpochStarted(at=at - 1.0, worker="w", rank=0, epoch=at // 25))
+        if at <= 50 and not steps_late:
+            trained(state, float(at), (at - 1) // 25)
+        if at not in unmeasured:
+            apply(state, sampled(float(at), 100.0))
+        if at <= 50 and steps_late:
+            trained(state, float(at), (at - 1) // 25)
+    apply(state, ev.JobEnded(at=170.0, exit_code=0, reason="finished"))
+    return state
+
+
+@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize("steps_late", [True, False])
+def test_an_epoch_ends_with_its_last_step(told: bool, steps_late: bool) -> None:
+    found = energy(two_epochs(told=told, steps_late=steps_late))
+    assert found is not None
+    assert [(e.epoch, e.joules, e.per_sample_j) for e in found.epochs] == [(0, 2_500, 6.25), (1, 2_500, 6.25)]
+    assert not found.no_epoch
+
+
+def test_the_last_epoch_of_a_job_that_ends_at_once_has_all_that_was_measured() -> None:
+    state = SessionState()
+    for at in range(1, 21):
+        apply(state, sampled(float(at), 100.0))
+        trained(state, float(at), 0)
+    found = energy(state)
+    assert found is not None and [e.joules for e in found.epochs] == [2_000]
+
+
+def test_joules_of_a_part_of_the_time_are_not_divided_by_all_samples() -> None:
+    found = energy(two_epochs(told=True, steps_late=False, unmeasured=range(30, 121)))
+    assert found is not None
+    assert found.measured_share == pytest.approx(79 / 170)
+    assert found.per_sample_j is None and found.per_useful_sample_j is None
+    assert [(e.epoch, e.per_sample_j) for e in found.epochs] == [(0, 6.25)]
+    assert found.no_epoch == {1: "power was measured for 4 of its 25 s"}
+
+
+def test_an_epoch_that_began_before_power_was_measured_says_so() -> None:
+    found = energy(two_epochs(told=False, steps_late=False, unmeasured=range(11)))
+    assert found is not None and [e.epoch for e in found.epochs] == [1]
+    assert found.no_epoch == {0: "power was not measured when it began"}
+
+
+def test_the_energy_of_epochs_of_nodes_that_are_read_in_turns_adds_up() -> None:
+    """A hundred nodes, each at its own moment of the second: what is kept stays small, and says what all of them took."""
+    state = SessionState()
+    for at in range(1, 41):
+        for node in range(100):
+            rail = ev.PowerRail(name="p", watts=1.0, source="rapl")
+            apply(state, ev.NodeSampled(at=at - 1 + (node + 1) / 100, node=f"n{node}", interval_s=1.0, power=[rail]))
+        trained(state, float(at), (at - 1) // 20)
+    found = energy(state)
+    assert found is not None
+    assert [e.joules for e in found.epochs] == pytest.approx([2_000, 2_000], rel=0.03)
