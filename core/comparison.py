@@ -17,6 +17,7 @@ from distmon.core.intervals import (
     rate_interval,
     ratio,
     student,
+    student_point,
     student_tail,
 )
 from distmon.core.measures import (
@@ -60,6 +61,7 @@ _LIMIT = 0.05
 """Of comparisons of equals, so many may call any measure different."""
 _HEADLINE = 0.95
 """The share of the limit that the first measure has to itself; the others have the rest between them, and all once it differs."""
+_POWER = 0.8
 
 RunValues = Mapping[str, Interval | float]
 """Measure -> its value in one run, with an interval where the run itself tells how well it is known."""
@@ -152,6 +154,18 @@ def _chance(found: Interval) -> float:
     if not apart or not half:
         return float(not apart)
     return student_tail(student(found.degrees) * apart / half, found.degrees)
+
+
+def shown_difference(found: Interval) -> float | None:
+    """The true difference, as a share, that is called one in four of five comparisons like this; None without an interval.
+
+    Of the first measure, whose interval leaves it out where it lies beyond both the half-width and what chance adds to that.
+    """
+    if not found.known or found.low >= found.high:
+        return None
+    half = math.log(max(found.estimate / found.low, found.high / found.estimate)) * _MARGIN
+    t = student(found.degrees)
+    return math.expm1(half * (t + student_point(_POWER, found.degrees)) / t)
 
 
 def _verdict(found: Interval, different: bool) -> Verdict:

@@ -17,7 +17,7 @@ _FIRST = ("loss", "accuracy", "acc", "top5", "val_loss", "val_accuracy", "val_ac
 class EpochOf:
     """An epoch of one run. Seconds are from the start of its first step to the end of its last, on any rank."""
 
-    seconds: float | None
+    seconds: float
     ranks: tuple[int, int] | None
     """The fewest and the most that trained it."""
     samples: int | None
@@ -48,10 +48,10 @@ class EpochPair:
 
 @dataclass(slots=True, frozen=True)
 class EpochTotals:
-    """Of one run. `outside_s` is what its epochs leave of the whole."""
+    """Of one run. `outside_s` is what its epochs leave of the whole; without an epoch neither is known."""
 
     epochs: int
-    epochs_s: float
+    epochs_s: float | None
     outside_s: float | None
     total_s: float | None
 
@@ -61,6 +61,10 @@ class EpochComparison:
     pairs: list[EpochPair]
     base: EpochTotals
     other: EpochTotals
+    both: int
+    """Epochs that both trained."""
+    both_s: tuple[float, float] | None
+    """What base and other took for those; None without one."""
     metrics: list[str]
     """Metrics that any epoch has, the usual ones first."""
     metrics_printed: bool
@@ -74,11 +78,14 @@ def compare_epochs(base: EpochRun, other: EpochRun) -> EpochComparison | None:
         return None
     pairs = [_pair(number, ours.get(number), theirs.get(number)) for number in sorted(ours.keys() | theirs.keys())]
     names = {name for epochs in (ours, theirs) for epoch in epochs.values() for name in epoch.metrics}
+    shared = [(pair.base.seconds, pair.other.seconds) for pair in pairs if pair.base and pair.other]
     ordered = [name for name in _FIRST if name in names]
     return EpochComparison(
         pairs=pairs,
         base=_totals(base),
         other=_totals(other),
+        both=len(shared),
+        both_s=(math.fsum(base_s for base_s, _ in shared), math.fsum(other_s for _, other_s in shared)) if shared else None,
         metrics=ordered + sorted(names - set(ordered)),
         metrics_printed=bool(names) and not (base.logged or other.logged),
     )
@@ -128,11 +135,11 @@ def _events(state: SessionState, after: float, until: float) -> list[str]:
 
 
 def _pair(number: int, base: EpochOf | None, other: EpochOf | None) -> EpochPair:
-    seconds = [side.seconds if side else None for side in (base, other)]
-    difference = None if seconds[0] is None or seconds[1] is None else seconds[1] - seconds[0]
-    return EpochPair(number, base, other, difference)
+    return EpochPair(number, base, other, other.seconds - base.seconds if base and other else None)
 
 
 def _totals(run: EpochRun) -> EpochTotals:
-    trained = math.fsum(epoch.seconds or 0.0 for epoch in run.epochs.values())
+    if not run.epochs:
+        return EpochTotals(0, None, None, run.total_s)
+    trained = math.fsum(epoch.seconds for epoch in run.epochs.values())
     return EpochTotals(len(run.epochs), trained, None if run.total_s is None else run.total_s - trained, run.total_s)

@@ -79,6 +79,15 @@ def student_tail(t: float, degrees: float) -> float:
     return _incomplete_beta(degrees / 2, 0.5, degrees / (degrees + t * t))
 
 
+def student_point(share: float, degrees: float) -> float:
+    """Where a `share` from 0.5 to 1 of Student's t lies below, by halving; up to 1,000."""
+    low, high = 0.0, 1_000.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if student_tail(middle, degrees) > 2 * (1 - share) else (low, middle)
+    return high
+
+
 def _incomplete_beta(a: float, b: float, x: float) -> float:
     """The regularised incomplete beta function: its continued fraction (Abramowitz and Stegun 26.5.8), from the far end on."""
     if not 0 < x < 1:

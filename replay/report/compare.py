@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from msgspec import Struct
 
-from distmon.core.comparison import OF_STEPS, Effect, RunValues, Verdict, compare_runs
+from distmon.core.comparison import OF_STEPS, Effect, RunValues, Verdict, compare_runs, shown_difference
+from distmon.core.energy import NEARLY_ALL
 from distmon.core.epoch_comparison import EpochRun
 from distmon.core.intervals import MIN_RUNS
+from distmon.core.printable import clean
 from distmon.replay.report import model
 from distmon.replay.report.epochs import Epochs, epoch_sections, summarise_epochs
 from distmon.replay.report.sections import PHASE_NAMES
 from distmon.replay.report.tables import Section, Table
-from distmon.replay.report.words import DASH, count, number, seconds
+from distmon.replay.report.words import DASH, count, number, seconds, unit
 
 FORMAT = 1
+_SAME_WORK = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +31,11 @@ class Compared:
     session: model.Session
     values: RunValues
     epochs: EpochRun
+
+    @property
+    def ended_well(self) -> bool:
+        """Whether its job did, as far as there was one."""
+        return self.session.exit_code == 0 or (self.session.exit_code is None and not self.session.command)
 
 
 class Measure(Struct, kw_only=True):
@@ -63,6 +73,10 @@ class Size(Struct, kw_only=True):
     """`between runs`, or `within this run` where one side has fewer than three; None where nothing can be compared."""
     verdict: Verdict | None
     """Of the first measure."""
+    shown_percent: float | None
+    """A true difference of the first measure by so much would be called one in four of five comparisons like this."""
+    other_work: str
+    """How the work of the sides differs; empty where it does not, as far as they tell."""
     measures: list[Measure]
 
 
@@ -82,7 +96,12 @@ class Comparison(Struct, kw_only=True):
 
 
 def compare(base: Sequence[Compared], other: Sequence[Compared]) -> Comparison:
-    """Both sides have a run at least. Runs with the same number of ranks are compared; where none agree, all with all."""
+    """Both sides have a run at least. Runs with the same number of ranks are compared; where none agree, all with all.
+
+    Runs that came to no good end are left out where a side has others.
+    """
+    failed = [one for one in [*base, *other] if not one.ended_well]
+    base, other = ([one for one in side if one.ended_well] or side for side in (base, other))
     ranks = sorted({size for one in base if (size := _ranks(one)) is not None} & {_ranks(one) for one in other})
     sizes = [_size(size, [b for b in base if _ranks(b) == size], [o for o in other if _ranks(o) == size]) for size in ranks]
     if not sizes:
@@ -95,7 +114,7 @@ def compare(base: Sequence[Compared], other: Sequence[Compared]) -> Comparison:
         intervals_overlap=_overlap(*first) if len(base) == len(other) == 1 else None,
         sizes=sizes,
         epochs=summarise_epochs(base[0].epochs, other[0].epochs) if len(base) == len(other) == 1 else None,
-        notes=_notes(base, other, sizes),
+        notes=_ends(failed, [*base, *other]) + _notes(base, other, sizes),
     )
 
 
@@ -112,8 +131,55 @@ def _size(ranks: int | None, base: list[Compared], other: list[Compared]) -> Siz
         other_runs=len(other),
         basis=effects[0].ratio.basis if effects else None,
         verdict=measures[0].verdict if measures else None,
+        shown_percent=None if not effects or (shown := shown_difference(effects[0].ratio)) is None else 100 * shown,
+        other_work=_other_work(base, other),
         measures=measures,
     )
+
+
+def _other_work(base: list[Compared], other: list[Compared]) -> str:
+    """Epochs and samples that counted, means of a run, where they differ by more than a last step makes them differ."""
+    sides = [
+        [
+            ("epoch", _mean([len(one.epochs.epochs) for one in side])),
+            ("sample", _mean([(one.session.samples or 0) - (one.session.elastic.redone_samples or 0) for one in side])),
+        ]
+        for side in (base, other)
+    ]
+    known = [(what, a, b) for (what, a), (_, b) in zip(*sides, strict=True) if a and b]
+    if all(abs(b / a - 1) <= _SAME_WORK for _, a, b in known):
+        return ""
+    base_did = " and ".join(_amount(what, a) for what, a, _ in known)
+    other_did = " and ".join(_amount(what, b) for what, _, b in known)
+    return f"the work differs: base trained {base_did}, other {other_did}; what the whole took says nothing of speed"
+
+
+def _mean(values: list[int]) -> float | None:
+    """None where one of them is not known, or nothing."""
+    return math.fsum(values) / len(values) if all(value > 0 for value in values) else None
+
+
+def _amount(what: str, mean: float) -> str:
+    return f"{number(mean, 15)} {what}{'s' * (mean != 1)}"
+
+
+def _ends(failed: list[Compared], compared: list[Compared]) -> list[str]:
+    """What is left out, and what is not, of the runs that came to no good end."""
+    out = [f"{_name(one)} ({_end(one)})" for one in failed if one not in compared]
+    kept = [
+        f"{_name(one)} came to no good end ({_end(one)}): its figures are of what it did until then"
+        for one in failed
+        if one in compared
+    ]
+    return [f"left out, without a good end: {', '.join(out)}"] * bool(out) + kept
+
+
+def _name(one: Compared) -> str:
+    return clean(Path(one.session.file).name) or one.session.session_id
+
+
+def _end(one: Compared) -> str:
+    return "its end was not recorded" if one.session.exit_code is None else f"exit {one.session.exit_code}"
 
 
 def _measure(effect: Effect) -> Measure:
@@ -158,6 +224,11 @@ def _notes(base: Sequence[Compared], other: Sequence[Compared], sizes: list[Size
             f"fewer than {MIN_RUNS} runs of a side: the intervals hold for these runs, and how others would differ is not known; "
             f"record {MIN_RUNS} to 5 of each, and name their folders (distmon sweep --repeat {MIN_RUNS})"
         )
+    for one in [*base, *other]:
+        used = one.session.energy
+        if used is not None and used.measured_percent is not None and used.measured_percent < 100 * NEARLY_ALL:
+            part = f"{_name(one)}: power was measured for {number(used.measured_percent, 3)} % of the time"
+            notes.append(f"{part}, and its energy, {unit(used.energy_j, 'J')}, is of that alone: none is compared")
     commands = {tuple(one.session.command) for one in [*base, *other]}
     if len(commands) > 1:
         notes.append("the commands differ")
@@ -185,7 +256,7 @@ def sections(comparison: Comparison) -> list[Section]:
     found = [Section("", facts=[("base", _named(comparison.base)), ("other", _named(comparison.other))])]
     for size in comparison.sizes:
         several = f" with {count(size.ranks or 0, 'rank')}" if len(comparison.sizes) > 1 else ""
-        found.append(Section(f"Other against base{several}", lines=[said(size)], table=_table(size)))
+        found.append(Section(f"Other against base{several}", lines=[*[size.other_work] * bool(size.other_work), said(size)], table=_table(size)))
     epochs = epoch_sections(comparison.epochs) if comparison.epochs is not None else []
     return [*found, *epochs, Section("How far this goes", lines=comparison.notes)]
 
@@ -201,8 +272,8 @@ def said(size: Size) -> str:
     low, high = first.ratio_ci95
     change = f"{first.name} of other is {_change(first.ratio)} (95 %: {_percent(low)} to {_percent(high)})"
     if size.verdict == "no difference shown":
-        widest = max(first.ratio / low, high / first.ratio) - 1
-        return f"no difference shown: {change}; one of more than about {100 * widest:.1f} % would have shown"
+        shown = "" if size.shown_percent is None else f"; one of about {size.shown_percent:.1f} % would be shown in four of five cases"
+        return f"no difference shown: {change}{shown}"
     runs = f"{size.base_runs} and {size.other_runs} runs"
     if size.verdict == "not told":
         return f"these runs differ, whether others would is not told: {change}"

@@ -30,7 +30,7 @@ class EpochRow(Struct, kw_only=True):
 
 class Totals(Struct, kw_only=True):
     epochs: int
-    epochs_s: float
+    epochs_s: float | None
     outside_s: float | None
     total_s: float | None
 
@@ -39,6 +39,8 @@ class Epochs(Struct, kw_only=True):
     rows: list[EpochRow]
     base: Totals
     other: Totals
+    both: int
+    both_s: tuple[float, float] | None
     metrics: list[str]
     metrics_printed: bool
 
@@ -55,6 +57,8 @@ def summarise_epochs(base: EpochRun, other: EpochRun) -> Epochs | None:
         ],
         base=_totals(found.base),
         other=_totals(found.other),
+        both=found.both,
+        both_s=found.both_s,
         metrics=[clean(name) for name in found.metrics],
         metrics_printed=found.metrics_printed,
     )
@@ -82,9 +86,7 @@ def epoch_sections(found: Epochs) -> list[Section]:
     header = ["epoch", "ranks", "base", "other", "difference"]
     header += [f"{name}, {side}" for name in names for side in ("base", "other")]
     rows = [_row(row, names) for row in found.rows]
-    for label, of in (("sum of epochs", "epochs_s"), ("outside them", "outside_s"), ("total", "total_s")):
-        values = getattr(found.base, of), getattr(found.other, of)
-        rows.append([label, "", *map(_seconds, values), _difference(*values), *[""] * (2 * len(names))])
+    rows += [[label, "", *map(_seconds, values), difference, *[""] * (2 * len(names))] for label, values, difference in _sums(found)]
     notes = ["loss and the like are as rank 0 printed them with the number of their epoch"] if found.metrics_printed else []
     notes += [
         f"{side}, epoch {row.epoch + 1}: {_events(said.events)}"
@@ -93,6 +95,23 @@ def epoch_sections(found: Epochs) -> list[Section]:
         if said is not None and said.events
     ]
     return [Section("Epoch by epoch", table=Table(header, rows)), *([Section("Events", lines=notes)] if notes else [])]
+
+
+def _sums(found: Epochs) -> list[tuple[str, tuple[float | None, float | None], str]]:
+    """(label, values, difference): what one run trained and the other did not is no difference of speed, and not summed as one."""
+    base, other = found.base, found.other
+    trained = base.epochs_s, other.epochs_s
+    outside, whole = (base.outside_s, other.outside_s), (base.total_s, other.total_s)
+    if found.both == len(found.rows):
+        return [(label, values, _difference(*values)) for label, values in
+                (("sum of epochs", trained), ("outside them", outside), ("total", whole))]  # fmt: skip
+    shared = found.both_s or (None, None)
+    return [
+        (f"sum of the {found.both} of both", shared, _difference(*shared)),
+        ("sum of epochs", trained, DASH),
+        ("outside them", outside, _difference(*outside)),
+        ("total", whole, DASH),
+    ]
 
 
 def _row(row: EpochRow, names: list[str]) -> list[str]:

@@ -12,6 +12,8 @@ from distmon.core.epoch_comparison import compare_epochs, epoch_run
 from distmon.core.fold import apply
 from distmon.core.printed import read_printed
 from distmon.core.state import SessionState
+from distmon.replay.report.epochs import epoch_sections, summarise_epochs
+from distmon.replay.report.render import to_text
 from distmon.tui.cli.main import main
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden"
@@ -118,6 +120,23 @@ def test_printed_metrics_stand_in_where_none_are_logged_and_count_from_one() -> 
 
 def test_runs_without_epochs_cannot_be_compared_by_them() -> None:
     assert compare_epochs(epoch_run(SessionState()), epoch_run(SessionState())) is None
+
+
+def test_epochs_that_one_side_lacks_are_no_gain_and_none_are_no_zero() -> None:
+    three, two = SessionState(), SessionState()
+    for state, epochs in ((three, 3), (two, 2)):
+        apply(state, ev.JobStarted(at=START, job="j", command=["x"], np=1))
+        for epoch in range(epochs):
+            apply(state, steps(epoch, START + 10 * epoch, 9.0, first=epoch))
+    found = compare_epochs(epoch_run(three), epoch_run(two))
+    assert found is not None
+    assert (found.both, found.both_s, found.base.epochs_s, found.other.epochs_s) == (2, (18.0, 18.0), 27.0, 18.0)
+    report = summarise_epochs(epoch_run(three), epoch_run(two))
+    assert report is not None
+    shown = to_text(epoch_sections(report))
+    assert "sum of the 2 of both" in shown and "-9" not in shown
+    none = compare_epochs(epoch_run(three), epoch_run(SessionState()))
+    assert none is not None and (none.other.epochs_s, none.other.outside_s, none.both_s) == (None, None, None)
 
 
 def test_the_command_prints_epoch_by_epoch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -295,7 +295,7 @@ def test_markdown_keeps_the_sessions_text_from_being_markup() -> None:
 
 
 def compared(**script: Any) -> Compared:
-    state = folded(list(session(Script(seconds=60, **script))))
+    state = folded(list(session(Script(**{"seconds": 60} | script))))
     return Compared(summarise(state), run_values(state), epoch_run(state))
 
 
@@ -312,6 +312,40 @@ def test_a_comparison_gives_ratios_and_says_how_far_it_goes() -> None:
     same = compare([fast], [fast])
     assert same.intervals_overlap is True and same.sizes[0].verdict == "no difference shown"
     assert "no difference shown: throughput median of other is 0.0 % higher" in to_text(sections_of_comparison(same))
+
+
+def failed(name: str, code: int) -> Compared:
+    """A run that died with that code."""
+    events = list(session(Script(seconds=60)))
+    ended = [msgspec.structs.replace(e, exit_code=code) if isinstance(e, ev.JobEnded) else e for e in events]
+    state = folded(ended)
+    return Compared(summarise(state, name), run_values(state), epoch_run(state))
+
+
+def test_runs_that_failed_are_left_out_where_others_are_and_it_is_said() -> None:
+    good, bad = compared(), failed("runs/np2-run1.jsonl.zst", 1)
+    found = compare([good, good, bad], [good])
+    assert (found.base.runs, found.other.runs) == (2, 1)
+    assert "left out, without a good end: np2-run1.jsonl.zst (exit 1)" in found.notes
+    alone = compare([bad], [good])
+    assert alone.base.runs == 1 and any("np2-run1.jsonl.zst came to no good end (exit 1)" in note for note in alone.notes)
+
+
+def test_other_work_is_said_at_the_head() -> None:
+    found = compare([compared(seconds=90)], [compared()])
+    assert re.match(r"the work differs: base trained .*[0-9] samples, other .*[0-9] samples;", found.sizes[0].other_work)
+    assert sections_of_comparison(found)[1].lines[0] == found.sizes[0].other_work
+    assert compare([compared()], [compared(seed=3)]).sizes[0].other_work == ""
+
+
+def test_energy_of_a_part_of_the_time_is_not_compared_and_its_share_is_said() -> None:
+    events = list(session(Script(seconds=60)))
+    cut = [event for event in events if not (isinstance(event, ev.NodeSampled) and event.at > events[0].at + 30)]
+    whole, part = folded(events), folded(cut)
+    found = compare(*([Compared(summarise(state), run_values(state), epoch_run(state))] for state in (whole, part)))
+    assert "energy" in run_values(whole) and not {"energy", "energy per sample"} & {m.name for m in found.measures}
+    assert any("power was measured for " in note and "none is compared" in note for note in found.notes)
+    assert "energy.per_sample_j" in summarise(part).reasons and "energy.per_sample_j" not in summarise(whole).reasons
 
 
 def test_a_run_of_too_few_steps_has_no_interval_and_is_named() -> None:

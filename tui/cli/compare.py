@@ -12,8 +12,7 @@ from distmon.replay.report.compare import Compared, compare, sections
 from distmon.replay.report.render import to_markdown, to_text
 from distmon.replay.report.summarise import summarise
 from distmon.replay.session_file import load_state
-from distmon.tui.cli.sessions import SESSION_HELP, resolve_all, warn, write_json, write_text
-from distmon.tui.sweeps import read_sweep
+from distmon.tui.cli.sessions import SESSION_HELP, resolve, resolve_all, warn, write_json, write_text
 
 EPILOG = """\
 A folder stands for the runs in it: name two folders of three runs or more, or two sweeps, to tell a difference from chance.
@@ -43,15 +42,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def runs_of(argument: str) -> list[Compared]:
-    """The recordings that an argument means; of a sweep only those that came to a good end. Raises DistmonError."""
-    swept = read_sweep(Path(argument)) is not None
-    runs = [(one, code) for one, code in map(_load, resolve_all([argument])) if not swept or code == 0]
-    if not runs:
+    """The recordings that an argument means; a folder has one that came to a good end. Raises DistmonError."""
+    runs = [_load(path) for path in resolve_all([argument])]
+    if resolve(argument, demo=False).is_dir() and not any(one.ended_well for one in runs):
         raise DistmonError(f"{argument} holds no run that came to a good end")
-    return [one for one, _ in runs]
+    return runs
 
 
-def _load(path: Path) -> tuple[Compared, int | None]:
+def _load(path: Path) -> Compared:
     state, notes = load_state(path)
-    summary = summarise(state, str(path), warn(path, notes))
-    return Compared(summary, run_values(state), epoch_run(state)), state.job.exit_code
+    return Compared(summarise(state, str(path), warn(path, notes)), run_values(state), epoch_run(state))
