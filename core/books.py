@@ -7,6 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from distmon.core.batches import PHASES
+from distmon.core.elastic import undone_of
 from distmon.core.measures import elapsed, steps_set_aside
 from distmon.core.state import SessionState
 from distmon.core.steps import Generation, RankSteps
@@ -63,7 +64,8 @@ def _of_rank(state: SessionState, number: int, generations: list[Generation], be
             parts["initialisation"] += gap - launch
         else:
             parts["absent"] += gap
-        for name, seconds in _of_steps(generation, made).items():
+        undone_s = undone_of(state, {generation.number: made})
+        for name, seconds in _of_steps(generation, made, undone_s).items():
             parts[name] += seconds
         parts["initialisation"] += broadcast_between_steps_s(state, made)
         until = made.last_end
@@ -76,8 +78,11 @@ def _of_rank(state: SessionState, number: int, generations: list[Generation], be
     return dict(parts)
 
 
-def _of_steps(generation: Generation, made: RankSteps) -> dict[str, float]:
-    """Warm-up, and the steady steps by phase; exposed communication divided into waiting for the last rank and transfer."""
+def _of_steps(generation: Generation, made: RankSteps, undone_s: float) -> dict[str, float]:
+    """Warm-up, and the steady steps by phase; exposed communication divided into waiting for the last rank and transfer.
+
+    `redone` are those that a failure undid: it is taken off all phases alike.
+    """
     steady = made.steady(steps_set_aside(generation))
     phases = {name: ns / 1e9 for name, ns in zip(PHASES, steady.phase_ns, strict=True)}
     rest = steady.duration_ns / 1e9 - math.fsum(phases.values())
@@ -86,5 +91,9 @@ def _of_steps(generation: Generation, made: RankSteps) -> dict[str, float]:
         transfer = arrivals.transfer_ns / arrivals.joined_steps * steady.steps / 1e9
         phases["straggler_wait"] = max(phases["exposed_communication"] - transfer, 0.0)
         phases["exposed_communication"] -= phases["straggler_wait"]
-    warm = (made.totals.duration_ns - steady.duration_ns) / 1e9
-    return {"warmup": warm, "rest": rest, **phases}
+    phases["rest"] = rest
+    warm, whole = (made.totals.duration_ns - steady.duration_ns) / 1e9, steady.duration_ns / 1e9
+    if redone := min(undone_s, whole):
+        phases = {name: seconds * (1 - redone / whole) for name, seconds in phases.items()}
+        phases["redone"] = redone
+    return {"warmup": warm, **phases}

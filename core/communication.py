@@ -77,7 +77,8 @@ def explanation(found: Communication) -> str:
     size = "" if found.bytes_per_step is None else f" reduces {found.bytes_per_step / 1e6:.1f} MB of gradients"
     computes = "" if found.compute_s is None else f" computes for {found.compute_s * 1e3:.1f} ms"
     did = " and".join(part for part in (computes, size) if part) or f" takes {found.step_s * 1e3:.1f} ms"
-    waits = f"it waits {found.exposed_s * 1e3:.1f} ms for that, {found.exposed_share:.0%} of the step"
+    reduced = "allreduce" if found.bytes_per_step is None else "that"
+    waits = f"it waits {found.exposed_s * 1e3:.1f} ms for {reduced}, {found.exposed_share:.0%} of the step"
     if found.waiting_s is not None and found.transfer_s is not None:
         waits += f": {found.waiting_s * 1e3:.1f} ms for the last rank, {found.transfer_s * 1e3:.1f} ms for the transfer"
     return f"A step{did}; {waits}. {_why(found)}"

@@ -21,6 +21,9 @@ class Spent(NamedTuple):
     """Measured ones, added up over the readings."""
 
 
+NOTHING_SPENT = Spent(0.0, 0.0, 0.0)
+
+
 @dataclass(slots=True)
 class EpochPart:
     """What one generation of ranks trained of an epoch. Times are seconds since the epoch of the clock."""

@@ -79,7 +79,7 @@ class Reconciled(Struct, frozen=True, kw_only=True):
     share_factor: float
     """fN/f1."""
     parts_s: dict[str, float]
-    """Mean seconds of each part of the wall time; they add up to the mean wall time."""
+    """Seconds of each part, by its mean share of the runs' wall times; they add up to `wall_s`."""
 
 
 def run_figures(state: SessionState) -> RunFigures | None:
@@ -133,15 +133,17 @@ class _Joined(Struct, frozen=True):
 
 
 def _joined(size: int, runs: list[RunFigures]) -> _Joined:
-    names = dict.fromkeys(name for run in runs for name in run.parts_s)
+    names, wall = dict.fromkeys(name for run in runs for name in run.parts_s), over_runs([run.wall_s for run in runs])
     return _Joined(
         ranks=size,
         runs=len(runs),
-        wall_s=over_runs([run.wall_s for run in runs]),
+        wall_s=wall,
         throughput_samples_per_s=over_runs([run.steady_samples_per_s for run in runs]),
         samples=_geometric_mean([run.samples for run in runs]),
         steady_share=_geometric_mean([run.steady_share for run in runs]),
-        parts_s={name: math.fsum(run.parts_s.get(name, 0.0) for run in runs) / len(runs) for name in names},
+        parts_s={
+            name: wall.estimate * math.fsum(run.parts_s.get(name, 0.0) / run.wall_s for run in runs) / len(runs) for name in names
+        },
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from distmon.core.elastic_state import ElasticState
-from distmon.core.epochs import Epoch, Spent
+from distmon.core.epochs import NOTHING_SPENT, Epoch, Spent
 from distmon.core.events import (
     Failure,
     GapFound,
@@ -247,7 +247,7 @@ class SessionState:
     """Of the job over time, from the first step on."""
     stepped_until: float = -math.inf
     """The end of the latest step that is known."""
-    spent: Spent = Spent(0.0, 0.0, 0.0)
+    spent: Spent = NOTHING_SPENT
     """By all power readings so far."""
     energy_trail: deque[Spent] = field(default_factory=lambda: deque(maxlen=64))
     """The last of those, a few each second at most: what had been spent when a step began or ended, of which one hears later."""

@@ -256,7 +256,9 @@ def sections(comparison: Comparison) -> list[Section]:
     found = [Section("", facts=[("base", _named(comparison.base)), ("other", _named(comparison.other))])]
     for size in comparison.sizes:
         several = f" with {count(size.ranks or 0, 'rank')}" if len(comparison.sizes) > 1 else ""
-        found.append(Section(f"Other against base{several}", lines=[*[size.other_work] * bool(size.other_work), said(size)], table=_table(size)))
+        if size.other_work:
+            found[0].facts.append((f"note{several}", size.other_work))
+        found.append(Section(f"Other against base{several}", lines=[said(size)], table=_table(size)))
     epochs = epoch_sections(comparison.epochs) if comparison.epochs is not None else []
     return [*found, *epochs, Section("How far this goes", lines=comparison.notes)]
 
@@ -272,8 +274,8 @@ def said(size: Size) -> str:
     low, high = first.ratio_ci95
     change = f"{first.name} of other is {_change(first.ratio)} (95 %: {_percent(low)} to {_percent(high)})"
     if size.verdict == "no difference shown":
-        shown = "" if size.shown_percent is None else f"; one of about {size.shown_percent:.1f} % would be shown in four of five cases"
-        return f"no difference shown: {change}{shown}"
+        power = f"one of about {size.shown_percent:.1f} % would be shown in four of five cases"
+        return f"no difference shown: {change}; {power}"
     runs = f"{size.base_runs} and {size.other_runs} runs"
     if size.verdict == "not told":
         return f"these runs differ, whether others would is not told: {change}"

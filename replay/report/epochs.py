@@ -86,7 +86,8 @@ def epoch_sections(found: Epochs) -> list[Section]:
     header = ["epoch", "ranks", "base", "other", "difference"]
     header += [f"{name}, {side}" for name in names for side in ("base", "other")]
     rows = [_row(row, names) for row in found.rows]
-    rows += [[label, "", *map(_seconds, values), difference, *[""] * (2 * len(names))] for label, values, difference in _sums(found)]
+    for label, values, difference in _sums(found):
+        rows.append([label, "", *map(_seconds, values), difference, *[""] * (2 * len(names))])
     notes = ["loss and the like are as rank 0 printed them with the number of their epoch"] if found.metrics_printed else []
     notes += [
         f"{side}, epoch {row.epoch + 1}: {_events(said.events)}"
@@ -98,19 +99,15 @@ def epoch_sections(found: Epochs) -> list[Section]:
 
 
 def _sums(found: Epochs) -> list[tuple[str, tuple[float | None, float | None], str]]:
-    """(label, values, difference): what one run trained and the other did not is no difference of speed, and not summed as one."""
-    base, other = found.base, found.other
-    trained = base.epochs_s, other.epochs_s
-    outside, whole = (base.outside_s, other.outside_s), (base.total_s, other.total_s)
-    if found.both == len(found.rows):
-        return [(label, values, _difference(*values)) for label, values in
-                (("sum of epochs", trained), ("outside them", outside), ("total", whole))]  # fmt: skip
+    """(label, values, difference). What one run trained and the other did not is not summed as a difference of speed."""
+    base, other, same = found.base, found.other, found.both == len(found.rows)
+    trained, outside, whole = (base.epochs_s, other.epochs_s), (base.outside_s, other.outside_s), (base.total_s, other.total_s)
     shared = found.both_s or (None, None)
     return [
-        (f"sum of the {found.both} of both", shared, _difference(*shared)),
-        ("sum of epochs", trained, DASH),
+        *([] if same else [(f"sum of the {found.both} of both", shared, _difference(*shared))]),
+        ("sum of epochs", trained, _difference(*trained) if same else DASH),
         ("outside them", outside, _difference(*outside)),
-        ("total", whole, DASH),
+        ("total", whole, _difference(*whole) if same else DASH),
     ]
 
 

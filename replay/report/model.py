@@ -473,3 +473,5 @@ class Report(Struct, kw_only=True):
     sessions: list[Session]
     scaling: ScalingReport | None = None
     """Of sessions of one job with different numbers of ranks."""
+    no_scaling: str = ""
+    """Why several numbers of ranks give none; empty where there is scaling, or only one."""

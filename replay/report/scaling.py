@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from distmon.core.intervals import Interval
+from distmon.core.intervals import Interval, ratio
 from distmon.core.reconcile import Reconciled, RunFigures, reconcile
 from distmon.core.scaling import Fit, Kind, Point, nearest_kind, scaling
-from distmon.replay.report.model import Karp, ScalingReport
-from distmon.replay.report.sections import PHASE_NAMES
+from distmon.replay.report.model import Karp, ScalingReport, Session
+from distmon.replay.report.sections import PHASE_NAMES, overview
 from distmon.replay.report.tables import Section, Table
 from distmon.replay.report.words import DASH, count, number, seconds, share
 
@@ -49,15 +49,28 @@ def _notes(rows: list[Reconciled], basis: str) -> list[str]:
     unknown = [str(row.ranks) for row in rows if not row.throughput_samples_per_s.known]
     if unknown:
         notes.append(f"no interval with {', '.join(unknown)} ranks: too few steady steps, and fewer than three runs")
-    fastest = max(rows, key=lambda row: row.throughput_samples_per_s.estimate)
-    if fastest.ranks < rows[-1].ranks:
-        notes.append(f"throughput is highest with {count(fastest.ranks, 'rank')} and falls beyond: more ranks make it slower")
+    if (highest := _highest(rows)) is not None:
+        notes.append(highest)
     above = [row for row in rows[1:] if row.speedup_by_speed.low > 1.01 * row.ranks / rows[0].ranks]
     if above:
         sizes = " and ".join(str(row.ranks) for row in above)
         notes.append(f"with {sizes} ranks the speedup is above ideal: a cache that fits, a clock that differs, or unequal work")
     notes += [sentence for row in rows[1:] if (sentence := _overhead(rows[0], row))]
     return notes
+
+
+def _highest(rows: list[Reconciled]) -> str | None:
+    """Whether more ranks make it slower, where fewer than the most had the highest throughput."""
+    fastest = max(rows, key=lambda row: row.throughput_samples_per_s.estimate)
+    if fastest is rows[-1]:
+        return None
+    said = f"throughput is highest with {count(fastest.ranks, 'rank')}"
+    beyond = [ratio(fastest.throughput_samples_per_s, row.throughput_samples_per_s) for row in rows if row.ranks > fastest.ranks]
+    if not all(found.known and found.high < 1 for found in beyond):
+        return f"{said} in these runs; whether it falls beyond cannot be told: the intervals do not show it"
+    if not all(found.basis == "between runs" for found in beyond):
+        return f"{said} and falls beyond in these runs; whether it does in others is not known"
+    return f"{said} and falls beyond: more ranks make it slower"
 
 
 def _overhead(base: Reconciled, row: Reconciled) -> str:
@@ -78,10 +91,18 @@ def _outside(row: Reconciled) -> float:
     return math.fsum(value for name, value in row.parts_s.items() if not name.startswith("steady") and value > 0)
 
 
+def common_sections(named: list[tuple[str, Session]], found: ScalingReport | None, no_scaling: str) -> list[Section]:
+    """What several sessions have in common: the summary, and how they scale, or why that is not told."""
+    first = overview(named) if len(named) > 1 else []
+    if found is not None:
+        return [*first, *scaling_sections(found)]
+    return [*first, Section("Scaling", lines=[no_scaling])] if no_scaling else first
+
+
 def scaling_sections(found: ScalingReport) -> list[Section]:
     """The report for people."""
     facts = [
-        ("scaling", _KINDS.get(found.kind or "", "strong or weak is not known: say it with --strong or --weak")),
+        ("scaling", _KINDS.get(found.kind or "", "strong or weak is not known: distmon report takes --strong or --weak")),
         ("runs", ", ".join(f"{row.runs} with {count(row.ranks, 'rank')}" for row in found.points)),
         ("intervals", f"95 %, {found.basis}"),
     ]
@@ -138,8 +159,8 @@ def _factors(found: ScalingReport) -> Table:
 def _parts(found: ScalingReport) -> Table:
     names = dict.fromkeys(name for row in found.points for name, value in row.parts_s.items() if abs(value) >= _LEAST_TOLD_S)
     rows = [[part_name(name), *(seconds(row.parts_s.get(name, 0.0)) for row in found.points)] for name in names]
-    whole = ["job", *(seconds(math.fsum(row.parts_s.values())) for row in found.points)]
-    return Table(["part, mean of runs", *(count(row.ranks, "rank") for row in found.points)], [*rows, whole])
+    whole = ["job", *(seconds(row.wall_s.estimate) for row in found.points)]
+    return Table(["part, by mean shares", *(count(row.ranks, "rank") for row in found.points)], [*rows, whole])
 
 
 def part_name(name: str) -> str:

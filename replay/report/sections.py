@@ -66,6 +66,7 @@ def overview(named: list[tuple[str, model.Session]]) -> list[Section]:
 def _summary(named: list[tuple[str, model.Session]]) -> Section:
     """Sessions of nodes alone have no library, ranks or throughput: where all are, the columns are left out."""
     header = ["session", "library", "ranks", "throughput", "GPU", "CPU", "power"]
+    failed = any(_failed(session) for _, session in named)
     rows = []
     for name, session in named:
         found = session.summary
@@ -75,10 +76,14 @@ def _summary(named: list[tuple[str, model.Session]]) -> Section:
             unit(session.throughput.mean_samples_per_s, "samples/s"),
         ]
         node = [unit(found.gpu_mean_percent, "%", 3), unit(found.cpu_mean_percent, "%", 3), unit(found.power_mean_w, "W")]
-        rows.append([name, *job, *node])
+        rows.append([name, *job, *node, *[ending(session) if _failed(session) else ""] * failed])
     if any(_trained(session) for _, session in named):
-        return Section("Summary", table=Table(header, rows, left=(0, 1)))
+        return Section("Summary", table=Table([*header, *["no good end"] * failed], rows, left=(0, 1, 7)))
     return Section("Summary", table=Table([header[0], *header[4:]], [[row[0], *row[4:]] for row in rows]))
+
+
+def _failed(session: model.Session) -> bool:
+    return _trained(session) and session.exit_code != 0
 
 
 def step_title(session: model.Session) -> str:
@@ -131,7 +136,7 @@ def _heading(session: model.Session) -> list[tuple[str, str]]:
     facts = [("session", session.session_id or DASH), ("started", session.started or DASH)]
     if _trained(session):
         facts.insert(1, ("command", " ".join(session.command) or DASH))
-        facts.append(("ran", f"{seconds(session.duration_s)}, {_ending(session)}"))
+        facts.append(("ran", f"{seconds(session.duration_s)}, {ending(session)}"))
         facts.append(("job", f"{ranks}{where}, {count(session.steps, 'step')}, {unit(session.samples, 'samples', 15)}"))
     else:
         facts.append(("covers", f"{seconds(session.duration_s)}{where}, without a job"))
@@ -140,7 +145,8 @@ def _heading(session: model.Session) -> list[tuple[str, str]]:
     return facts + [("note", note) for note in session.notes]
 
 
-def _ending(session: model.Session) -> str:
+def ending(session: model.Session) -> str:
+    """How its job ended, in words."""
     if session.exit_code is None:
         return "its end was not recorded" if not session.complete else "no job ended"
     return f"exit {session.exit_code}" + (f" ({session.end_reason})" if session.end_reason not in (None, "finished") else "")

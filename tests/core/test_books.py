@@ -121,3 +121,9 @@ def test_the_rolling_speed_of_a_short_run_counts_what_lies_in_seconds_that_were_
     step = {"first_step": 0, "origin": 101.5, "start_ns": [0, 100_000_000, 200_000_000], "duration_ns": [100_000_000] * 3}
     apply(state, ev.StepsRecorded(at=102.0, node="n", worker="w", rank=0, generation=0, samples=[32] * 3, **step))  # type: ignore[arg-type]
     assert rolling_throughput(state) == pytest.approx(320.0)
+
+
+def test_what_allreduce_is_of_is_not_said_where_its_size_is_unknown() -> None:
+    state = told(Trial("healthy", ranks=4, steps=200))
+    found = communication(state)
+    assert found is not None and " ms for allreduce," in explanation(found) and "for that" not in explanation(found)

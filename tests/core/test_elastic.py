@@ -1,5 +1,6 @@
 """What changes of membership cost, from scripted events: every rank-second is in one part, and the parts are the right ones."""
 
+import math
 import random
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from distmon.core import elastic
 from distmon.core import events as ev
+from distmon.core.books import books
 from distmon.core.elastic_lanes import lanes
 from distmon.core.fold import apply
 from distmon.core.measures import rank_rows
@@ -183,6 +185,14 @@ def test_the_wall_time_has_what_was_redone_too() -> None:
     assert (found.redone, found.steady, found.restart) == pytest.approx((2 * STEP_S, 30 * STEP_S, 4.0))
     known = [value for value in found.parts().values() if value is not None]
     assert sum(known) == pytest.approx(32.0)
+
+
+def test_the_rank_seconds_have_what_was_redone_too() -> None:
+    """Two steps of each of two ranks were undone; the other parts of the steps are less by as much, and the books close."""
+    found, steps = books(a_death().folded()), 2 * 10 + 20
+    assert found is not None and found.parts["redone"] == pytest.approx(4 * STEP_S)
+    assert found.parts["rest"] == pytest.approx(steps * STEP_S)
+    assert math.fsum(found.parts.values()) == pytest.approx(found.total)
 
 
 def test_goodput_is_what_counted_of_what_the_slots_that_were_there_could_do() -> None:

@@ -73,3 +73,14 @@ def test_repeated_runs_give_an_interval_between_runs() -> None:
     row = reconcile(runs)[1]
     assert row.speedup_by_wall.basis == "between runs" and row.speedup_by_wall.low < 2 < row.speedup_by_wall.high
     assert row.speedup_by_wall.high - row.speedup_by_wall.low < 0.3
+
+
+def test_one_wall_time_stands_in_the_identity_and_in_the_split() -> None:
+    """Runs of 40 and 90 s: their geometric mean is 60 s, and so is the sum of the parts."""
+    runs = [
+        RunFigures(ranks=1, wall_s=wall, samples=9, steady_samples_per_s=1.0, parts_s={"launch": wall / 4, "steady": 0.75 * wall})
+        for wall in (40.0, 90.0)
+    ]
+    row = reconcile(runs)[0]
+    assert row.wall_s.estimate == pytest.approx(60.0)
+    assert row.parts_s == pytest.approx({"launch": 15.0, "steady": 45.0})

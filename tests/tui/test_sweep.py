@@ -33,6 +33,10 @@ with (folder / "started").open("a") as file:
     file.write(f"{ranks} {' '.join(words[words.index('--record') + 2 : words.index('--')])}\\n")
 if (folder / "fail").exists() and str(ranks) in (folder / "fail").read_text().split():
     sys.exit("the script broke \\x1b[31m")
+if (folder / "die").exists() and str(ranks) in (folder / "die").read_text().split():
+    exit_code = 7
+else:
+    exit_code = 0
 if (folder / "hang").exists():
     try:
         (folder / "hanging").touch()
@@ -43,7 +47,8 @@ seed = ranks * 100 + len((folder / "started").read_text().splitlines())
 script = Script(ranks=ranks, nodes=1, seconds=60 // ranks, step_s=0.1, seed=seed, steps_per_epoch=60 // ranks)
 with Recorder(path) as recorder:
     for event in session(script):
-        recorder.write(event)
+        recorder.write(msgspec.structs.replace(event, exit_code=exit_code) if isinstance(event, ev.JobEnded) else event)
+sys.exit(exit_code)
 '''
 
 
@@ -91,6 +96,42 @@ def test_a_break_is_made_good_and_nothing_runs_twice(job: Path, capsys: pytest.C
     said = capsys.readouterr()
     assert "1 of 4 runs are there already" in said.err and re.search(r"run 4 of 4: 1 rank, repeat 2: [\d,.]+ samples/s", said.err)
     assert "weak: the samples of an epoch grow with the ranks" in said.out and "## Why the two speedups differ" in said.out
+
+
+def test_a_size_that_died_is_marked_and_the_missing_scaling_is_explained(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (job / "die").write_text("2")
+    assert main(["sweep", "-np", "1,2", "--folder", "out", "--", str(job)]) == 1
+    said = capsys.readouterr().out
+    rows = {line.split()[0]: line for line in said.splitlines() if line.startswith("  np")}
+    assert rows["np2-run1"].endswith("exit 7") and "samples/s" in rows["np2-run1"] and "exit" not in rows["np1-run1"]
+    assert "SCALING" in said and "only 1 rank had one; left out: np2-run1 (exit 7)" in " ".join(said.split())
+    assert main(["report", "out", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["scaling"] is None and "np2-run1 (exit 7" in found["no_scaling"]
+
+
+def test_the_kind_can_be_stated_after_the_runs(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sweep", "-np", "1,2", "--folder", "out", "--", str(job)]) == 0
+    for words in (["sweep", "--resume", "out", "--weak"], ["report", "out", "--weak"]):
+        capsys.readouterr()
+        assert main([*words, "--json"]) == 0
+        scaling = json.loads(capsys.readouterr().out)["scaling"]
+        assert (scaling["kind"], scaling["kind_from"]) == ("weak", "stated")
+    assert main(["report", "out/np1-run1.jsonl.zst", "--weak"]) == 2
+    assert "how a job scales" in capsys.readouterr().err
+
+
+def test_sizes_stand_in_order_and_what_is_no_recording_is_left_out(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sweep", "-np", "2,16", "--folder", "out", "--", str(job)]) == 0
+    capsys.readouterr()
+    (job / "out" / "notes.jsonl").write_text('{"of": "another program"}\n')
+    for words in (["report", "out", "--json"], ["compare", "out", "out", "--json"]):
+        assert main(words) == 0
+        said = capsys.readouterr()
+        assert said.err.count("left out: ") == 1 + (words[0] == "compare") and "notes.jsonl" in said.err
+        if words[0] == "report":
+            assert [one["world_size"]["last"] for one in json.loads(said.out)["sessions"]] == [2, 16]
+    assert main(["report", "out/notes.jsonl"]) == 1
 
 
 @pytest.mark.parametrize(

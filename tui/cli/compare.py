@@ -12,7 +12,7 @@ from distmon.replay.report.compare import Compared, compare, sections
 from distmon.replay.report.render import to_markdown, to_text
 from distmon.replay.report.summarise import summarise
 from distmon.replay.session_file import load_state
-from distmon.tui.cli.sessions import SESSION_HELP, resolve, resolve_all, warn, write_json, write_text
+from distmon.tui.cli.sessions import SESSION_HELP, load_all, resolve, warn, write_json, write_text
 
 EPILOG = """\
 A folder stands for the runs in it: name two folders of three runs or more, or two sweeps, to tell a difference from chance.
@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def runs_of(argument: str) -> list[Compared]:
     """The recordings that an argument means; a folder has one that came to a good end. Raises DistmonError."""
-    runs = [_load(path) for path in resolve_all([argument])]
+    runs = load_all([argument], _load)
     if resolve(argument, demo=False).is_dir() and not any(one.ended_well for one in runs):
         raise DistmonError(f"{argument} holds no run that came to a good end")
     return runs

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from distmon.core.errors import DistmonError, told
 from distmon.replay.report.model import ScalingReport
 from distmon.replay.report.plots import Plots
-from distmon.replay.report.scaling import scaling_sections
-from distmon.replay.report.sections import overview, sections
+from distmon.replay.report.scaling import common_sections
+from distmon.replay.report.sections import sections
 from distmon.replay.report.tables import Section
 from distmon.replay.report.words import count
 from distmon.tui.cli.reported import Reported
@@ -27,15 +27,14 @@ def require_plots() -> None:
         raise DistmonError("plots need distmon's extra [report]: pip install 'distmon[report]'")
 
 
-def write_html(path: Path, reported: list[Reported], scaling: ScalingReport | None) -> None:
+def write_html(path: Path, reported: list[Reported], scaling: ScalingReport | None, no_scaling: str) -> None:
     """One page of all sessions, put in place when it is whole; a page of that name is replaced."""
     from distmon.replay.report.charts import session_charts
     from distmon.replay.report.html import Part, to_html
     from distmon.replay.report.scaling_charts import scaling_charts
 
-    first = Part("", overview([(one.name, one.session) for one in reported]), [])
+    first = Part("", common_sections([(one.name, one.session) for one in reported], scaling, no_scaling), [])
     if scaling is not None:
-        first.sections.extend(scaling_sections(scaling))
         first.charts.extend(scaling_charts(scaling))
     parts = [
         Part(one.name, [*sections(one.session), *_not_drawn(one.drawn)], session_charts(one.session, one.drawn))

@@ -9,6 +9,7 @@ from distmon.core.events import AnyEvent
 from distmon.core.held import LASTING_SHARE, FindingsHeld
 from distmon.core.printable import clean
 from distmon.core.reconcile import RunFigures, run_figures
+from distmon.core.scaling import Kind
 from distmon.core.state import SessionState
 from distmon.core.summary import samples_per_epoch
 from distmon.core.timeline import Timeline
@@ -16,8 +17,10 @@ from distmon.launcher.sweep import Sweep
 from distmon.replay.report import model
 from distmon.replay.report.plots import Plots, plots
 from distmon.replay.report.scaling import scaling_report
+from distmon.replay.report.sections import ending
 from distmon.replay.report.summarise import summarise
 from distmon.replay.report.timeline import add_timeline
+from distmon.replay.report.words import count
 from distmon.replay.session_file import load_state
 from distmon.tui.cli.sessions import label, warn
 
@@ -58,16 +61,28 @@ def load_reported(path: Path, *, drawn: bool, price_per_node_hour: float | None 
     )
 
 
-def scaling_of(reported: list[Reported], sweep: Sweep | None) -> model.ScalingReport | None:
-    """How a job scales, where sessions of one command had different numbers of ranks; None elsewhere."""
+def scaling_of(reported: list[Reported], kind: Kind | None) -> model.ScalingReport | None:
+    """How a job scales, where sessions of one command had different numbers of ranks; None elsewhere. `kind`: as stated."""
     if len({tuple(one.session.command) for one in reported}) != 1:
         return None
     runs = [one.figures for one in reported if one.figures is not None]
     epochs = [(one.figures.ranks, one.epoch_samples) for one in reported if one.figures and one.epoch_samples]
-    found = scaling_report(runs, epochs, sweep.kind if sweep else None)
+    found = scaling_report(runs, epochs, kind)
     if found is not None:
         found.notes.extend(_reservations(reported))
     return found
+
+
+def why_no_scaling(reported: list[Reported], sweep: Sweep | None) -> str:
+    """Why several numbers of ranks of one job give no scaling; empty where there were not several."""
+    sizes = {size for one in reported if (size := one.session.world_size.last) is not None}.union(sweep.sizes if sweep else ())
+    if len(sizes) < 2 or len({tuple(one.session.command) for one in reported}) != 1:
+        return ""
+    good = sorted({one.figures.ranks for one in reported if one.figures is not None})
+    had = f"only {count(good[0], 'rank')} had one" if good else "none had one"
+    out = [f"{one.name} ({ending(one.session)})" for one in reported if one.figures is None]
+    named = f"; left out: {', '.join(out)}" if out else ""
+    return f"none is told: that takes two numbers of ranks that had a run with steps and a good end, and {had}{named}"
 
 
 def _reservations(reported: list[Reported]) -> list[str]:

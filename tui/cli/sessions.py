@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -12,6 +15,7 @@ from distmon.core.printable import OBEYED, clean
 from distmon.replay.paths import SUFFIXES, demo_session, find_session
 from distmon.replay.session_file import Notes
 
+T = TypeVar("T")
 SESSION_HELP = "a recording: its path, a part of its name in the recordings' folder, or `last`"
 
 
@@ -22,17 +26,45 @@ def resolve(argument: str | None, *, demo: bool) -> Path:
 
 def resolve_all(arguments: list[str]) -> list[Path]:
     """The files that arguments mean, of which a folder means all its recordings. Raises DistmonError."""
-    paths: list[Path] = []
+    return [path for argument in arguments for path in _files(resolve(argument, demo=False))]
+
+
+def load_all(arguments: list[str], load: Callable[[Path], T]) -> list[T]:
+    """What `load` makes of the files that arguments mean, of which a folder means all its recordings. Raises DistmonError.
+
+    Of a folder, a file that cannot be read is left out, and standard error says so.
+    """
+    loaded: list[T] = []
     for argument in arguments:
         path = resolve(argument, demo=False)
         if not path.is_dir():
-            paths.append(path)
+            loaded.append(load(path))
             continue
-        found = sorted(file for file in path.iterdir() if file.name.endswith(SUFFIXES))
+        found = []
+        for file in _files(path):
+            try:
+                found.append(load(file))
+            except DistmonError as error:
+                sys.stderr.write(f"distmon: warning: left out: {clean(str(error))}\n")
         if not found:
-            raise DistmonError(f"{path} holds no recording (*.jsonl or *.jsonl.zst)")
-        paths += found
-    return paths
+            raise DistmonError(f"{path} holds no recording that can be read")
+        loaded += found
+    return loaded
+
+
+def _files(path: Path) -> list[Path]:
+    """A file itself; of a folder the recordings in it, np2 before np16. Raises DistmonError where there is none."""
+    if not path.is_dir():
+        return [path]
+    found = sorted((file for file in path.iterdir() if file.name.endswith(SUFFIXES)), key=_in_order)
+    if not found:
+        raise DistmonError(f"{path} holds no recording (*.jsonl or *.jsonl.zst)")
+    return found
+
+
+def _in_order(path: Path) -> list[tuple[int, str]]:
+    """Numbers in a name count as such."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", path.name)]
 
 
 def label(path: Path) -> str:

@@ -14,7 +14,7 @@ from distmon.launcher.flags import job_spec, own_flags, split_arguments
 from distmon.launcher.settings import completed, load_settings
 from distmon.launcher.sweep import Sweep, parse_sizes, runs, sharing
 from distmon.tui.cli.plotted import require_plots
-from distmon.tui.cli.report import publish
+from distmon.tui.cli.report import add_kind, publish
 from distmon.tui.cli.sweep_folder import SweepFolder
 from distmon.tui.cli.sweep_runs import SweepRuns, say
 
@@ -41,9 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--folder", type=Path, metavar="DIR", help="a new folder for the recordings (default: sweep-DATE)")
     where.add_argument("--resume", type=Path, metavar="DIR", help="go on with the sweep in this folder")
-    kind = parser.add_mutually_exclusive_group()
-    kind.add_argument("--strong", action="store_const", dest="kind", const="strong", help="the samples of an epoch stay the same")
-    kind.add_argument("--weak", action="store_const", dest="kind", const="weak", help="they grow with the ranks (default: seen)")
+    add_kind(parser)
     parser.add_argument("--headless", action="store_true", help="a plain line for each run instead of a status line")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="the report as JSON (docs/json.md)")
@@ -75,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     if swept.stopped:
         say(f"stopped after {swept.done} of {len(runs(sweep))} runs; go on with: distmon sweep --resume {folder.path}")
         return 128 + swept.stopped
-    form = {"json": arguments.json, "markdown": arguments.markdown, "html": arguments.html}
+    form = {"json": arguments.json, "markdown": arguments.markdown, "html": arguments.html, "kind": arguments.kind}
     publish(argparse.Namespace(session=[str(folder.path)], png=None, demo=False, price=None, timeline=None, **form), each=False)
     return code
 

@@ -18,7 +18,7 @@ from distmon.core.measures import elapsed, throughput
 from distmon.core.printable import clean
 from distmon.core.state import SessionState
 from distmon.launcher.sweep import FAILURES_IN_A_ROW, Run, left_s, runs
-from distmon.replay.report.words import number, seconds
+from distmon.replay.report.words import count, number, seconds
 from distmon.replay.session_file import load_state
 from distmon.tui.cli.sweep_folder import SweepFolder
 
@@ -52,7 +52,8 @@ class SweepRuns:
         if self.done:
             say(f"{self.done} of {len(self._order)} runs are there already")
         elif self._told:
-            say(f"{len(self._order)} runs into {self.folder.path}; should it break: distmon sweep --resume {self.folder.path}")
+            path = self.folder.path
+            say(f"{count(len(self._order), 'run')} into {path}; should it break: distmon sweep --resume {path}")
         in_a_row = 0
         failed: list[Run] = []
         with self._signals():
