@@ -25,7 +25,7 @@ IDLE_AFTER_S = 3.0
 """Energy spent this long after the last known step, and more, trains nothing. Steps are told once a second."""
 NEARLY_ALL = 0.95
 """Of the time: joules of less stand for no more samples than were trained meanwhile, and how many those are is not known."""
-_TRAIL_EVERY_S = 0.2
+_TRAIL_EVERY_S = 0.5
 
 
 def add_power(series: PowerSeries, joules: float, interval_s: float, counted: bool) -> None:
@@ -43,15 +43,17 @@ def add_power(series: PowerSeries, joules: float, interval_s: float, counted: bo
 
 def add_spent(state: SessionState, at: float, lasted_s: float, joules: float, seconds: float) -> None:
     """What all outer readings of one sample add, of the `lasted_s` before `at`; `seconds` are added up over the readings."""
-    trail = state.energy_trail
-    if not trail or at - lasted_s > trail[-1].at:
-        trail.append(Spent(at - lasted_s, state.spent.joules, state.spent.seconds))
-    now = Spent(max(at, trail[-1].at), state.spent.joules + joules, state.spent.seconds + seconds)
-    state.spent = now
+    trail, before = state.energy_trail, state.spent
+    if not trail or at - lasted_s > before.at:
+        trail.append(Spent(at - lasted_s, before.joules, before.seconds))
+    last = trail[-1]
+    state.spent = now = Spent(at if at > last.at else last.at, before.joules + joules, before.seconds + seconds)
     if len(trail) > 1 and now.at - trail[-2].at < _TRAIL_EVERY_S:
         trail[-1] = now
         return
     trail.append(now)
+    while len(trail) > 2 and trail[1].at < state.stepped_until - IDLE_AFTER_S:
+        trail.popleft()  # no step that is still to be told began or ended before
     lead = state.ranks.get(0)
     if lead is not None and lead.epoch is not None:
         for number in (lead.epoch - 1, lead.epoch):  # the last steps of the one before may have come after the next began

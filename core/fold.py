@@ -6,7 +6,6 @@ series and places do not depend on it, only the order of lines in the log does.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -393,17 +392,19 @@ def _node_sampled(state: SessionState, event: ev.NodeSampled) -> None:
         _add_temperature(node.temperatures.setdefault(zone.name, TemperatureMeans()), zone.celsius, stands_for_s)
     if event.power or event.gpus:
         power_w = node_power_w(event)
-        spent = _add_power(node, event, stands_for_s, idle=at - state.stepped_until > IDLE_AFTER_S)
-        if seconds := [seconds for _, seconds in spent]:
-            add_spent(state, at, max(seconds), math.fsum(joules for joules, _ in spent), math.fsum(seconds))
+        joules, seconds, lasted_s = _add_power(node, event, stands_for_s)
+        if at - state.stepped_until > IDLE_AFTER_S:
+            node.idle_joules += joules
+        if seconds:
+            add_spent(state, at, lasted_s, joules, seconds)
     node.power_history.append((at, power_w))
     if event.gpus:
         node.gpu_history.append((at, gpu_utilization_percent(event)))
 
 
-def _add_power(node: NodeState, event: ev.NodeSampled, stands_for_s: float, *, idle: bool) -> list[tuple[float, float]]:
-    """(joules, seconds) of each reading that lies within no other. `idle`: no step is trained."""
-    outer = []
+def _add_power(node: NodeState, event: ev.NodeSampled, stands_for_s: float) -> tuple[float, float, float]:
+    """(joules, seconds added up, longest seconds) of the readings that lie within no other."""
+    spent = summed_s = longest_s = 0.0
     for rail in event.power:
         total = node.rails.setdefault(rail.name, RailEnergy())
         total.within = rail.within
@@ -413,15 +414,12 @@ def _add_power(node: NodeState, event: ev.NodeSampled, stands_for_s: float, *, i
             total.seconds += seconds
             add_power(total.series, joules, seconds, rail.energy_j is not None)
             if not rail.within:
-                outer.append((joules, seconds))
+                spent, summed_s, longest_s = spent + joules, summed_s + seconds, max(longest_s, seconds)
     for gpu in event.gpus:
         if gpu.instance is None:
-            spent = _add_gpu(node.gpus.setdefault(gpu.index, GpuMeans()), gpu, event.interval_s, stands_for_s)
-            if spent is not None:
-                outer.append(spent)
-    if idle:
-        node.idle_joules += math.fsum(joules for joules, _ in outer)
-    return outer
+            joules, seconds = _add_gpu(node.gpus.setdefault(gpu.index, GpuMeans()), gpu, event.interval_s, stands_for_s)
+            spent, summed_s, longest_s = spent + joules, summed_s + seconds, max(longest_s, seconds)
+    return spent, summed_s, longest_s
 
 
 def _stands_for_s(node: NodeState, interval_s: float) -> float:
@@ -458,15 +456,15 @@ def _add_temperature(means: TemperatureMeans, celsius: float, interval_s: float)
     means.highest = max(means.highest, celsius)
 
 
-def _add_gpu(means: GpuMeans, gpu: ev.GpuReading, interval_s: float, stands_for_s: float) -> tuple[float, float] | None:
-    """Gives the joules that it took, and in how many seconds; None where it did not tell."""
+def _add_gpu(means: GpuMeans, gpu: ev.GpuReading, interval_s: float, stands_for_s: float) -> tuple[float, float]:
+    """Gives the joules that it took, and in how many seconds that it told of."""
     means.name = gpu.name or means.name
     if gpu.utilization_percent is not None:
         means.utilization_seconds += gpu.utilization_percent * stands_for_s
         means.utilization_s += stands_for_s
     joules, seconds = _spent(gpu.energy_j, gpu.power_w, interval_s, stands_for_s)
     if joules is None:
-        return None
+        return 0.0, 0.0
     means.joules += joules
     means.power_s += seconds
     add_power(means.series, joules, seconds, gpu.energy_j is not None)

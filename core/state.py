@@ -250,7 +250,7 @@ class SessionState:
     spent: Spent = NOTHING_SPENT
     """By all power readings so far."""
     energy_trail: deque[Spent] = field(default_factory=lambda: deque(maxlen=64))
-    """The last of those, a few each second at most: what had been spent when a step began or ended, of which one hears later."""
+    """The last of those, two each second at most: what had been spent when a step began or ended, of which one hears later."""
     epochs: dict[int, Epoch] = field(default_factory=dict)
     """Those that are known by number."""
     printed: dict[int, dict[str, float]] = field(default_factory=dict)

@@ -80,7 +80,7 @@ def record(path: Path, events: list[ev.AnyEvent]) -> Path:
 def path(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(index_module, "KEYFRAME_BYTES", 8 << 10)
     monkeypatch.setattr(index_module, "KEYFRAME_RATIO", 0)
-    monkeypatch.setattr(index_module, "BASE_SHARE", 2)
+    monkeypatch.setattr(index_module, "BASE_SHARE", 1.8)
     monkeypatch.setattr("distmon.replay.recorder.FRAME_BYTES", 12 << 10)
     return record(tmp_path / str(request.param), EVENTS)
 
