@@ -13,7 +13,7 @@ from distmon.core.errors import DistmonError, told
 from distmon.replay.report.model import ScalingReport
 from distmon.replay.report.plots import Plots
 from distmon.replay.report.scaling import common_sections
-from distmon.replay.report.sections import sections
+from distmon.replay.report.sections import overview, sections
 from distmon.replay.report.tables import Section
 from distmon.replay.report.words import count
 from distmon.tui.cli.reported import Reported
@@ -33,7 +33,8 @@ def write_html(path: Path, reported: list[Reported], scaling: ScalingReport | No
     from distmon.replay.report.html import Part, to_html
     from distmon.replay.report.scaling_charts import scaling_charts
 
-    first = Part("", common_sections([(one.name, one.session) for one in reported], scaling, no_scaling), [])
+    named = [(one.name, one.session) for one in reported]
+    first = Part("", common_sections(named, scaling, no_scaling) or overview(named), [])
     if scaling is not None:
         first.charts.extend(scaling_charts(scaling))
     parts = [
