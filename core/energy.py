@@ -28,8 +28,10 @@ NEARLY_ALL = 0.95
 _TRAIL_EVERY_S = 0.5
 
 
-def add_power(series: PowerSeries, joules: float, interval_s: float, counted: bool) -> None:
-    """Takes in one reading of `interval_s`."""
+def add_power(series: PowerSeries, at: float, joules: float, interval_s: float, counted: bool) -> None:
+    """Takes in one reading of the `interval_s` before `at`."""
+    if series.since is None:
+        series.since = at - interval_s
     watts = joules / interval_s if interval_s > 0 else 0.0
     series.highest_w = max(series.highest_w, watts)
     if counted:
@@ -125,7 +127,7 @@ class Energy:
     peak_w: float
     """At most: the readings' peaks need not have been at one moment."""
     measured_share: float | None
-    """Of the duration, in which it was measured: the least of any reading."""
+    """Of the time that the readings should have been there, added up over them."""
     per_sample_j: float | None
     per_useful_sample_j: float | None
     """Useful: not done again after a restart."""
@@ -162,9 +164,11 @@ def energy(state: SessionState, redone_samples: int = 0) -> Energy | None:
         return None
     joules, trained, duration = math.fsum(r.joules for r in outer), samples(state), elapsed(state)
     useful = trained - redone_samples if trained is not None else None
-    measured = min(min(r.seconds for r in outer) / duration, 1.0) if duration else None
+    due = _due(state)
+    due_s = _due_s(due, -math.inf, math.inf)
+    measured = min(state.spent.seconds / due_s, 1.0) if due_s > 0 else None
     whole = measured is not None and measured >= NEARLY_ALL
-    epochs, no_epoch = _by_epoch(state, len(outer))
+    epochs, no_epoch = _by_epoch(state, due)
     return Energy(
         readings=readings,
         joules=joules,
@@ -183,7 +187,31 @@ def energy(state: SessionState, redone_samples: int = 0) -> Energy | None:
     )
 
 
-def _by_epoch(state: SessionState, readings: int) -> tuple[list[EpochEnergy], dict[int, str]]:
+def _due(state: SessionState) -> list[tuple[float, float]]:
+    """(from, to) of each reading that lies within no other: the time in which it should have been there.
+
+    A node's first reading is due from the job's start on, and all to its end. The hosts of an elastic job come and go: there
+    readings are due while they come, but the first of all from the start on.
+    """
+    start, elastic = state.job.started.at if state.job.started else state.started, bool(state.elastic.rounds)
+    end = state.now if start is None else start + (elapsed(state) or 0.0)
+    spans = []
+    for node in state.nodes.values():
+        series = [rail.series for rail in node.rails.values() if not rail.within] + [gpu.series for gpu in node.gpus.values()]
+        read = [one.since for one in series if one.since is not None]
+        gone = elastic or node.left_at is not None
+        until = node.sample.at if gone and node.sample is not None else end
+        spans += [(start if start is not None and not elastic and since == min(read) else since, until) for since in read]
+    first = min((since for since, _ in spans), default=0.0)
+    return [(start if start is not None and since == first else since, until) for since, until in spans]
+
+
+def _due_s(due: list[tuple[float, float]], begun: float, ended: float) -> float:
+    """Seconds between two moments, added up over the readings."""
+    return math.fsum(max(min(until, ended) - max(since, begun), 0.0) for since, until in due)
+
+
+def _by_epoch(state: SessionState, due: list[tuple[float, float]]) -> tuple[list[EpochEnergy], dict[int, str]]:
     """Epochs with their energy, and why others have none."""
     interval_s = max((node.sample.interval_s for node in state.nodes.values() if node.sample is not None), default=0.0)
     found, lacking = [], {}
@@ -195,9 +223,10 @@ def _by_epoch(state: SessionState, readings: int) -> tuple[list[EpochEnergy], di
             lacking[number] = "power was not measured when it began"
             continue
         spent, lasted = until.joules - before.joules, epoch.ended - epoch.started
-        measured_s = (until.seconds - before.seconds) / readings
-        if measured_s + interval_s < NEARLY_ALL * lasted:
-            lacking[number] = f"power was measured for {measured_s:.0f} of its {lasted:.0f} s"
+        due_s = _due_s(due, epoch.started, epoch.ended)
+        share = (until.seconds - before.seconds) / due_s if due_s > 0 else 1.0
+        if share * lasted + interval_s < NEARLY_ALL * lasted:
+            lacking[number] = f"power was measured for {share * lasted:.0f} of its {lasted:.0f} s"
             continue
         # Each end lies anywhere in an interval, with the power of the epoch: two uniform errors.
         error = _SIGMAS * spent / lasted * interval_s / math.sqrt(6) if lasted > 0 else math.inf

@@ -412,12 +412,12 @@ def _add_power(node: NodeState, event: ev.NodeSampled, stands_for_s: float) -> t
         if joules is not None:
             total.joules += joules
             total.seconds += seconds
-            add_power(total.series, joules, seconds, rail.energy_j is not None)
+            add_power(total.series, event.at, joules, seconds, rail.energy_j is not None)
             if not rail.within:
                 spent, summed_s, longest_s = spent + joules, summed_s + seconds, max(longest_s, seconds)
     for gpu in event.gpus:
         if gpu.instance is None:
-            joules, seconds = _add_gpu(node.gpus.setdefault(gpu.index, GpuMeans()), gpu, event.interval_s, stands_for_s)
+            joules, seconds = _add_gpu(node.gpus.setdefault(gpu.index, GpuMeans()), gpu, event, stands_for_s)
             spent, summed_s, longest_s = spent + joules, summed_s + seconds, max(longest_s, seconds)
     return spent, summed_s, longest_s
 
@@ -456,18 +456,18 @@ def _add_temperature(means: TemperatureMeans, celsius: float, interval_s: float)
     means.highest = max(means.highest, celsius)
 
 
-def _add_gpu(means: GpuMeans, gpu: ev.GpuReading, interval_s: float, stands_for_s: float) -> tuple[float, float]:
+def _add_gpu(means: GpuMeans, gpu: ev.GpuReading, event: ev.NodeSampled, stands_for_s: float) -> tuple[float, float]:
     """Gives the joules that it took, and in how many seconds that it told of."""
     means.name = gpu.name or means.name
     if gpu.utilization_percent is not None:
         means.utilization_seconds += gpu.utilization_percent * stands_for_s
         means.utilization_s += stands_for_s
-    joules, seconds = _spent(gpu.energy_j, gpu.power_w, interval_s, stands_for_s)
+    joules, seconds = _spent(gpu.energy_j, gpu.power_w, event.interval_s, stands_for_s)
     if joules is None:
         return 0.0, 0.0
     means.joules += joules
     means.power_s += seconds
-    add_power(means.series, joules, seconds, gpu.energy_j is not None)
+    add_power(means.series, event.at, joules, seconds, gpu.energy_j is not None)
     return joules, seconds
 
 

@@ -110,6 +110,8 @@ class Span:
 class PowerSeries:
     """What the sum of joules of one reading rests on."""
 
+    since: float | None = None
+    """From when on it was read."""
     counted_s: float = 0.0
     """Of the measured seconds: by a counter of energy; the others by watts times their interval."""
     last_w: float | None = None

@@ -202,3 +202,27 @@ def test_the_energy_of_epochs_of_nodes_that_are_read_in_turns_adds_up() -> None:
     found = energy(state)
     assert found is not None
     assert [e.joules for e in found.epochs] == pytest.approx([2_000, 2_000], rel=0.03)
+
+
+def two_nodes(*, elastic: bool) -> Energy:
+    """The second node is read from the middle of a job of 40 s on."""
+    state = SessionState()
+    apply(state, ev.JobStarted(at=0.0, job="j", command=["x"], np=1, elastic=elastic))
+    if elastic:
+        apply(state, ev.RanksAssigned(at=0.0, generation=0, world_size=1, places=[]))
+    for at in range(1, 41):
+        for node in ("n", "m")[: 1 + (at > 20)]:
+            rail = ev.PowerRail(name="p", watts=10.0, source="rapl")
+            apply(state, ev.NodeSampled(at=float(at), node=node, interval_s=1.0, power=[rail]))
+        trained(state, float(at), (at - 1) // 20)
+    found = energy(state)
+    assert found is not None
+    return found
+
+
+def test_a_host_that_joins_an_elastic_job_leaves_no_gap_before_and_a_late_agent_does() -> None:
+    joined, late = two_nodes(elastic=True), two_nodes(elastic=False)
+    assert joined.measured_share == 1.0 and joined.per_sample_j == pytest.approx(600 / 640)
+    assert [e.joules for e in joined.epochs] == [200, 400]
+    assert late.measured_share == 0.75 and late.per_sample_j is None
+    assert [e.epoch for e in late.epochs] == [1] and late.no_epoch == {0: "power was measured for 10 of its 20 s"}
