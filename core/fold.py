@@ -15,7 +15,7 @@ from distmon.core.clocks import certain_offset, moved, node_of
 from distmon.core.death import death
 from distmon.core.energy import IDLE_AFTER_S, add_power, add_spent
 from distmon.core.epochs import add_metrics, add_steps, begin_epoch
-from distmon.core.hangs import describe, find_hang, steps_go_on, take_stack
+from distmon.core.hangs import describe, describe_end, find_hang, steps_go_on, take_stack
 from distmon.core.printed import add_printed
 from distmon.core.reach import SILENT_S
 from distmon.core.readings import gpu_utilization_percent, strain_of
@@ -290,8 +290,7 @@ def _go_on(state: SessionState, ended: float) -> None:
     """Steps come again."""
     hang = steps_go_on(state.hang_watch, ended)
     if hang is not None:
-        text = f"training goes on after {ended - hang.since:.0f} s; from now on a pause at that place is no hang"
-        _say(state, ended, "info", text)
+        _say(state, ended, "info", describe_end(hang, state.hang_watch.pauses))
 
 
 def _add_to_history(state: SessionState, batches: list[Batch], lasted: tuple[float, float], added: Totals) -> None:

@@ -1,7 +1,7 @@
 """Whether training hangs, and who holds it: from the moment that steps stop, and the stacks that the agents then take.
 
 A pause is no hang: where every rank computes, nobody is waited for; a rank that evaluates, saves or compiles is waited for
-patiently, and so is a place in the script that was once left again by itself.
+patiently, and so is a place in the script that was once left again by itself. A rank that was stopped there is neither.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from distmon.core.quantiles import median
 from distmon.core.reach import ranks_out_of_reach
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from distmon.core.state import SessionState
 
 SILENT_STEPS = 3.0
@@ -73,6 +75,8 @@ class HangWatch:
     hangs: list[Hang] = field(default_factory=list)
     pauses: dict[str, float] = field(default_factory=dict)
     """Place -> the longest time after which training went on from it."""
+    deaf: set[int] = field(default_factory=set)
+    """Ranks that did not answer at some time since the last step."""
 
     @property
     def current(self) -> Hang | None:
@@ -82,22 +86,35 @@ class HangWatch:
 
 def take_stack(watch: HangWatch, event: StackTaken) -> None:
     watch.stacks[event.rank] = event
+    if event.read_by:
+        watch.deaf.add(event.rank)
 
 
 def steps_go_on(watch: HangWatch, ended: float) -> Hang | None:
     """A step ended at `ended`: what was a pause is remembered, and a hang is over, which is then given."""
     paused = {rank: stack for rank, stack in watch.stacks.items() if stack.at < ended}
+    stopped = _were_stopped(watch, paused)
     for rank in paused:
         del watch.stacks[rank]
+        watch.deaf.discard(rank)
     for group in group_stacks(paused):
-        if not group.waits_in and len(watch.pauses) < MOST_PAUSES:
-            lasted = max(ended - (paused[rank].at - paused[rank].silent_s) for rank in group.ranks)
+        own = [rank for rank in group.ranks if rank not in stopped or _pausing_frame(group)]
+        if own and not group.waits_in and len(watch.pauses) < MOST_PAUSES:
+            lasted = max(ended - (paused[rank].at - paused[rank].silent_s) for rank in own)
             watch.pauses[group.place] = max(watch.pauses.get(group.place, 0.0), lasted)
     hang = watch.current
     if hang is None or ended <= hang.found:
         return None
     hang.ended = ended
     return hang
+
+
+def _were_stopped(watch: HangWatch, paused: dict[int, StackTaken]) -> set[int]:
+    """Ranks that did not answer while others did, though they may have since: no place in the script is why they stood still."""
+    hang = watch.current
+    unheard = set(hang.missing).difference(*(group.ranks for group in hang.groups)) if hang is not None else set()
+    found = (watch.deaf | unheard) & paused.keys()
+    return found if len(found) < len(paused) else set()
 
 
 def find_hang(state: SessionState) -> Hang | None:
@@ -139,11 +156,12 @@ def _judge(
     if not waits:
         return None  # all compute
     main = max(waits, key=lambda group: len(group.ranks))
-    away = _away(groups) or [g for g in waits if g.waits_in != main.waits_in] or _deaf(groups)
+    stopped = _stopped(groups)
+    away = stopped or _away(groups) or [g for g in waits if g.waits_in != main.waits_in]
     missing = sorted([rank for group in away for rank in group.ranks] + list(unheard))
     if not missing:
         return None  # all wait in one collective: it is slow, or under way
-    if now - last < patience_s(watch, away):
+    if not stopped and now - last < patience_s(watch, away):
         return None
     waiting = sorted(rank for group in waits if group not in away for rank in group.ranks)
     hang = Hang(last, now, usual, missing, waiting, main.waits_in, groups)
@@ -152,10 +170,10 @@ def _judge(
     return hang
 
 
-def _deaf(groups: list[StackGroup]) -> list[StackGroup]:
-    """Those that do not answer, where others do: stopped, or held by a debugger."""
+def _stopped(groups: list[StackGroup]) -> list[StackGroup]:
+    """Those that do not answer, where others do: stopped, or held by a debugger. Who saves may be deaf until it is written."""
     found = [group for group in groups if group.deaf]
-    return found if len(found) < len(groups) else []
+    return [group for group in found if not _pausing_frame(group)] if len(found) < len(groups) else []
 
 
 def _away(groups: list[StackGroup]) -> list[StackGroup]:
@@ -186,8 +204,9 @@ class Pause:
 
 def pause_of(watch: HangWatch, last: float) -> Pause | None:
     """What the stacks that were taken after the last step ended, at `last`, say of a pause; None where they do not."""
-    away = _away(group_stacks({rank: stack for rank, stack in watch.stacks.items() if stack.at > last}))
-    if not away or not all(_pausing_frame(group) or group.place in watch.pauses for group in away):
+    groups = group_stacks({rank: stack for rank, stack in watch.stacks.items() if stack.at > last})
+    away = _away(groups)
+    if not away or _stopped(groups) or not all(_pausing_frame(group) or group.place in watch.pauses for group in away):
         return None
     ranks = sorted(rank for group in away for rank in group.ranks)
     who = f"rank {ranks[0]} is" if len(ranks) == 1 else f"{len(ranks)} ranks are"
@@ -250,6 +269,14 @@ def describe(hang: Hang) -> str:
     found = sorted({_where(group) for group in hang.groups if set(group.ranks) & set(hang.missing)})
     where = ", or ".join(found) if found else "of which no stack came"
     return f"training hangs: no step for {silent:.0f} s (usual {hang.usual_s:.2g} s); {waiting} for {who}, {where}"
+
+
+def describe_end(hang: Hang, pauses: Mapping[str, float]) -> str:
+    """One line, once steps have come again."""
+    places = [group.place for group in hang.groups if set(group.ranks) & set(hang.missing) and not (group.deaf or group.waits_in)]
+    known = any(place in pauses for place in places)
+    lasted = (hang.ended or hang.found) - hang.since
+    return f"training goes on after {lasted:.0f} s" + "; from now on a pause at that place is no hang" * known
 
 
 def stands_at(hang: Hang) -> str:

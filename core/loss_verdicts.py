@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from distmon.core.death import death
 from distmon.core.finding import Verdict, since_start
+from distmon.core.hangs import describe, stands_at
 from distmon.core.state import RankState, SessionState
 
 _LEAVES = {"host_left": "left", "host_failed": "failed", "host_blacklisted": "is barred"}
@@ -18,15 +19,17 @@ def loss(state: SessionState) -> Verdict | None:
 
 
 def _death(state: SessionState) -> Verdict | None:
-    """The first rank that died, until the launcher has ended the job."""
+    """The first rank that died, until the launcher has ended the job; where it died of a hang, who hung, from then on."""
+    first = _first_dead(state)
+    if first is None:
+        return None
+    how = death(first.signal, first.exit_code, first.cause)
+    hang = hang_behind(state)
+    if hang is not None:
+        return _died_of(state, hang, f"{hang.then(first.rank, first.host)} died: {how}")
     if state.job.status == "ended":
         return None
-    dead = [rank for rank in state.ranks.values() if rank.exited_at is not None and rank.exit_code and not rank.stopped]
-    if not dead:
-        return None
-    first = min(dead, key=lambda rank: rank.exited_at or 0.0)
     last_line = _last_error(state, first.rank)
-    how = death(first.signal, first.exit_code, first.cause)
     if last_line and not first.cause:
         how += f": {last_line}"
     return Verdict(
@@ -40,6 +43,62 @@ def _death(state: SessionState) -> Verdict | None:
         from_s=since_start(state, first.exited_at or state.now),
         to_s=since_start(state, state.now),
     )
+
+
+def _died_of(state: SessionState, hang: HangBehind, died: str) -> Verdict:
+    return Verdict(
+        kind="stall",
+        text=f"{hang.who} {hang.text}; then {died}",
+        evidence=hang.evidence,
+        try_first="look at the stack and output of who hung: the others waited for it in vain, and died of that",
+        check="the job runs again past the step at which it hung",
+        rank=hang.rank,
+        host=state.ranks[hang.rank].host if hang.rank in state.ranks else "",
+        from_s=since_start(state, hang.since),
+        to_s=since_start(state, hang.since + hang.lasted_s),
+    )
+
+
+def _first_dead(state: SessionState) -> RankState | None:
+    dead = [rank for rank in state.ranks.values() if rank.exited_at is not None and rank.exit_code and not rank.stopped]
+    return min(dead, key=lambda rank: rank.exited_at or 0.0, default=None)
+
+
+class HangBehind(NamedTuple):
+    """A hang that lasted until ranks died: what a death came of, as Gloo gives up a peer that does not come."""
+
+    ranks: list[int]
+    """Those that held the others."""
+    who: str
+    since: float
+    lasted_s: float
+    text: str
+    """What they did, after their names."""
+    evidence: str
+
+    @property
+    def rank(self) -> int | None:
+        """The one that held the others; None for several."""
+        return self.ranks[0] if len(self.ranks) == 1 else None
+
+    def then(self, rank: int | None, host: str) -> str:
+        """Who died in the end, in words, beside those who hung."""
+        if rank is not None and rank == self.rank:
+            return "it"
+        return (f"rank {rank}" if rank is not None else "a process") + f" on {host}" * bool(host)
+
+
+def hang_behind(state: SessionState) -> HangBehind | None:
+    """The hang that the first death ended; None where no rank has died, or training went on until then."""
+    hang, first = state.hang_watch.current, _first_dead(state)
+    died = first.exited_at if first is not None else state.job.ended_at if state.job.failure is not None else None
+    if hang is None or died is None or died < hang.found:
+        return None
+    one = state.ranks.get(hang.missing[0]) if len(hang.missing) == 1 else None
+    who = _named(one) if one is not None else f"rank{'s' * (len(hang.missing) > 1)} {', '.join(map(str, hang.missing[:8]))}"
+    lasted_s = died - hang.since
+    text = f"hung for {lasted_s:.0f} s, {stands_at(hang)}"
+    return HangBehind(hang.missing, who, hang.since, lasted_s, text, describe(hang))
 
 
 def _named(rank: RankState) -> str:

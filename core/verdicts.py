@@ -50,7 +50,10 @@ def troubles(state: SessionState, *, in_full: bool) -> list[Verdict]:
     generation = current_generation(state)
     of_nodes = node_verdicts(state, in_full=in_full)
     held = [v for v in of_nodes if v.kind in HELD]
-    grave = [loss(state), standstill(state, generation), *held, silent_agents(state)]
+    lost = loss(state)
+    # Where a rank's death ends the job, that no step comes is only what follows.
+    stands = standstill(state, generation) if lost is None or lost.kind == "below_capacity" else None
+    grave = [lost, stands, *held, silent_agents(state)]
     others = [*(v for v in of_nodes if v not in held), clock_skew(state)]
     if generation is None or _too_few(generation):
         return [v for v in (*grave, *others) if v]

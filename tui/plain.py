@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from distmon.core.death import death
 from distmon.core.fold import node_power_w
+from distmon.core.loss_verdicts import hang_behind
 from distmon.core.measures import ALL_PHASES, node_means
 from distmon.core.printable import clean
 from distmon.core.readings import memory_percent
@@ -125,5 +126,7 @@ def _failure(state: SessionState) -> list[str]:
         return reason
     who = f"rank {failure.rank}" if failure.rank is not None else "a process"
     cause = death(failure.signal, failure.exit_code, failure.cause) or MISSING
-    lines = [*reason, f"first failure: {who} on {clean(failure.host) or MISSING}: {clean(cause)}"]
-    return lines + [f"  | {clean(line)}" for line in failure.last_lines]
+    died = f"{who} on {clean(failure.host) or MISSING}: {clean(cause)}"
+    hang = hang_behind(state)
+    first = [died] if hang is None else [f"{clean(hang.who)}: {clean(hang.text)}", f"  then {died}"]
+    return [*reason, f"first failure: {first[0]}", *first[1:], *(f"  | {clean(line)}" for line in failure.last_lines)]

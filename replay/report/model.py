@@ -368,6 +368,9 @@ class Failure(Struct, kw_only=True):
     cause: str
     """In words, where signal and exit code do not say it; may be empty."""
     last_lines: list[str]
+    hung_ranks: list[int]
+    """Ranks for which the others had waited in vain until then; empty where training went on."""
+    hung_s: float | None
 
 
 class Verdict(Struct, kw_only=True):

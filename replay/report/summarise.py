@@ -11,6 +11,7 @@ from distmon.core.epoch_throughput import EpochThroughput, epoch_throughputs
 from distmon.core.epochs import MOST_EPOCHS
 from distmon.core.finding import Verdict, key_of, why_no_gain
 from distmon.core.held import FindingsHeld, Held
+from distmon.core.loss_verdicts import hang_behind
 from distmon.core.overall import RankOverall, rank_overalls, throughput_interval
 from distmon.core.printable import clean
 from distmon.core.state import NodeState, SessionState
@@ -239,6 +240,7 @@ def _failure(state: SessionState) -> model.Failure | None:
     failure = state.job.failure
     if failure is None:
         return None
+    hang = hang_behind(state)
     return model.Failure(
         rank=failure.rank,
         host=clean(failure.host),
@@ -246,6 +248,8 @@ def _failure(state: SessionState) -> model.Failure | None:
         cause=clean(failure.cause),
         exit_code=failure.exit_code,
         last_lines=[masked(clean(line)) for line in failure.last_lines],
+        hung_ranks=hang.ranks if hang is not None else [],
+        hung_s=hang.lasted_s if hang is not None else None,
     )
 
 

@@ -288,3 +288,105 @@ def test_a_host_that_is_heard_again_is_given_time_to_tell_its_stacks(silent_s: i
             apply(state, ev.NodeSampled(at=float(now), node=node, interval_s=1.0))
         apply(state, ev.Ticked(at=float(now)))
     assert state.hang_watch.hangs == [], "all wait in one collective"
+
+
+def stopped(state: SessionState, rank: int, at: float, since: float, frames: list[str]) -> None:
+    """It does not answer, and is read from outside."""
+    threads = [ev.ThreadStack(name="main", frames=frames)]
+    taken = ev.StackTaken(at=at, node="n", worker=f"w{rank}", rank=rank, silent_s=at - since, threads=threads, read_by="py-spy")
+    apply(state, taken)
+
+
+@pytest.mark.parametrize("answers_at_last", [False, True])
+def test_a_rank_that_is_stopped_again_where_it_was_stopped_before_hangs_again(answers_at_last: bool) -> None:
+    """It had done nothing there that could have been a pause, also where it has told its stack itself once it went on."""
+    state = training(ranks=2)
+    stack(state, 103.0, 100.0, r0=OPTIMIZER)
+    stopped(state, 1, 105.0, 100.0, TRUNK)
+    assert ticks(state, 105, 108) == 105
+    if answers_at_last:
+        stack(state, 109.0, 100.0, r1=TRUNK)
+    for rank in range(2):
+        steps(state, rank, at=115.0, first=10)
+    assert state.hang_watch.current is None and state.log[-1].text == "training goes on after 15 s"
+    stack(state, 118.0, 115.0, r0=OPTIMIZER)
+    stopped(state, 1, 120.0, 115.0, TRUNK)
+    assert ticks(state, 120, 128) == 120
+    assert verdicts(state)[0].text.startswith("training hangs: rank 1 is stopped or deaf to signals")
+
+
+def test_a_rank_that_is_stopped_where_training_has_paused_hangs_and_one_that_pauses_there_does_not() -> None:
+    state = training(ranks=2)
+    stack(state, 103.0, 100.0, r0=OPTIMIZER, r1=fetching(61))
+    assert ticks(state, 101, 105) is not None
+    for rank in range(2):
+        steps(state, rank, at=115.0, first=10)
+    assert state.log[-1].text == "training goes on after 15 s; from now on a pause at that place is no hang"
+    stack(state, 118.0, 115.0, r0=OPTIMIZER, r1=fetching(61))
+    assert ticks(state, 118, 128) is None and verdicts(state)[0].kind == "pause"
+    stopped(state, 1, 129.0, 115.0, fetching(61))
+    assert ticks(state, 129, 130) == 129
+    assert verdicts(state)[0].kind == "stall"
+
+
+def test_a_rank_that_saves_may_be_deaf_until_it_is_written() -> None:
+    state = training(ranks=2)
+    stack(state, 103.0, 100.0, r0=OPTIMIZER)
+    stopped(state, 1, 105.0, 100.0, checkpoint(61))
+    assert ticks(state, 105, 180) is None
+
+
+def test_where_no_rank_answers_their_pauses_are_remembered_all_the_same() -> None:
+    """They cannot be asked: nothing says that they were stopped."""
+    state = training(ranks=2)
+    for again in (0.0, 20.0):
+        stopped(state, 0, 103.0 + again, 100.0 + again, OPTIMIZER)
+        stopped(state, 1, 103.0 + again, 100.0 + again, fetching(61))
+        assert (ticks(state, 103 + again, 110 + again) is None) == bool(again)
+        for rank in range(2):
+            steps(state, rank, at=120.0 + again, first=10 + round(again))
+
+
+def died_of_a_hang(first: int) -> SessionState:
+    """Rank 1 of four is stopped; after 33 s Gloo gives up, and `first` dies."""
+    state = training()
+    for rank in range(4):
+        apply(state, ev.WorkerStarted(at=81.0, host="localhost", local_rank=rank, rank=rank))
+    stack(state, 103.0, 100.0, r0=OPTIMIZER, r2=OPTIMIZER, r3=OPTIMIZER)
+    stopped(state, 1, 105.0, 100.0, TRUNK)
+    assert ticks(state, 105, 132) == 105
+    apply(state, ev.WorkerExited(at=133.0, host="localhost", local_rank=first, rank=first, exit_code=1))
+    return state
+
+
+HUNG = "rank 1 on localhost hung for 33 s, stopped or deaf to signals, at train.py:40 train; then "
+
+
+@pytest.mark.parametrize(("first", "then"), [(0, "rank 0 on localhost"), (1, "it")])
+def test_who_hung_is_named_and_not_who_died_of_it(first: int, then: str) -> None:
+    """From the death on to the end, and after it."""
+    state = died_of_a_hang(first)
+    for ended in (False, True):
+        if ended:
+            failure = ev.Failure(rank=first, host="localhost", exit_code=1)
+            apply(state, ev.WorkerExited(at=134.0, host="localhost", local_rank=3, rank=3, exit_code=137, expected=True))
+            apply(state, ev.JobEnded(at=135.0, exit_code=1, reason="failed", failure=failure))
+        apply(state, ev.Ticked(at=140.0))
+        (said,) = [verdict for verdict in verdicts(state) if verdict.kind in ("stall", "rank_died")]
+        assert (said.kind, said.rank, said.host) == ("stall", 1, "localhost")
+        assert said.text == f"{HUNG}{then} died: exit code 1"
+
+
+def test_a_death_before_a_hang_or_after_its_end_is_told_as_ever() -> None:
+    state = training()
+    apply(state, ev.WorkerExited(at=101.0, host="localhost", local_rank=2, rank=2, exit_code=137, signal="SIGKILL"))
+    stack(state, 103.0, 100.0, r0=OPTIMIZER, r1=fetching(61), r3=OPTIMIZER)
+    assert ticks(state, 103, 110) is not None
+    assert [said.kind for said in verdicts(state)] == ["rank_died"]
+    state = training()
+    stack(state, 103.0, 100.0, r0=OPTIMIZER, r1=fetching(61), r2=OPTIMIZER, r3=OPTIMIZER)
+    assert ticks(state, 103, 110) is not None
+    for rank in range(4):
+        steps(state, rank, at=115.0, first=10)
+    apply(state, ev.WorkerExited(at=116.0, host="localhost", local_rank=2, rank=2, exit_code=1))
+    assert [said.kind for said in verdicts(state)] == ["rank_died"]

@@ -11,9 +11,16 @@ from distmon.core import events as ev
 from distmon.core.fold import apply
 from distmon.core.state import SessionState
 from distmon.core.synthetic import Script, session
+from distmon.replay.report.render import to_text
+from distmon.replay.report.sections import sections
+from distmon.replay.report.summarise import summarise
 from distmon.tui.cli.main import main
 from distmon.tui.plain import PlainView, summary_lines
 from distmon.tui.terminal import can_show_app
+from distmon.tui.theme import DARK
+from distmon.tui.view.facts import facts
+from distmon.tui.view.header import verdict
+from tests.core.test_hangs import died_of_a_hang
 
 EVENTS = list(session(Script(ranks=2, nodes=1, seconds=60, slow_rank=1, delay_s=0.03)))
 
@@ -57,6 +64,24 @@ def test_a_failure_names_rank_host_signal_and_last_lines() -> None:
         "  | out of memory",
         "throughput  – samples/s over the session; steady –: no steps yet",
     ]
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_job_that_died_of_a_hang_says_who_hung(first: int) -> None:
+    """In the closing summary, on the screen's first lines and in the report."""
+    state = died_of_a_hang(first)
+    failure = ev.Failure(rank=first, host="localhost", exit_code=1, last_lines=["HorovodInternalError"])
+    apply(state, ev.JobEnded(at=135.0, exit_code=1, reason="failed", failure=failure))
+    assert summary_lines(state)[1:4] == [
+        "first failure: rank 1 on localhost: hung for 33 s, stopped or deaf to signals, at train.py:40 train",
+        f"  then rank {first} on localhost: exit code 1",
+        "  | HorovodInternalError",
+    ]
+    headline = "".join(text for text, _ in verdict(facts(state), DARK, 120).pieces)
+    then = "it" if first == 1 else "rank 0 on localhost"
+    assert headline.startswith(f" ✖ rank 1 on localhost hung for 33 s; then {then} died: exit code 1  HorovodInternalError")
+    report = " ".join(to_text(sections(summarise(state))).split())
+    assert f"rank 1 hung for 33.00 s; first to die: rank {first} on localhost, exit code 1" in report
 
 
 class FakeTerminal:

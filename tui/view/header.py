@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from distmon.core.death import death
 from distmon.core.finding import CALM
+from distmon.core.loss_verdicts import hang_behind
 from distmon.core.printable import clean
 from distmon.core.state import JobState
 from distmon.tui.format import MISSING, compact, duration, fit
@@ -148,7 +149,11 @@ def _failure(facts: Facts, palette: Palette) -> Line:
         )
     who = f"rank {failure.rank}" if failure.rank is not None else "a process"
     cause = death(failure.signal, failure.exit_code, failure.cause) or MISSING
-    line.add(f"{who} on {clean(failure.host) or MISSING} died first: {clean(cause)}", style("bad", bold=True))
+    died = f"{who} on {clean(failure.host) or MISSING} died first: {clean(cause)}"
+    if (hang := hang_behind(facts.state)) is not None:
+        then = clean(hang.then(failure.rank, failure.host))
+        died = f"{clean(hang.who)} hung for {hang.lasted_s:.0f} s; then {then} died: {clean(cause)}"
+    line.add(died, style("bad", bold=True))
     if failure.last_lines:
         line.add("  " + clean(failure.last_lines[-1]), style("text"))
     return line
