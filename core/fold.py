@@ -173,8 +173,9 @@ def _job_ended(state: SessionState, event: ev.JobEnded) -> None:
     job = state.job
     job.status, job.ended_at, job.exit_code = "ended", event.at, event.exit_code
     job.end_reason, job.end_detail, job.failure = event.reason, event.detail, event.failure
-    severity: Severity = "info" if event.exit_code == 0 else "error"
-    _say(state, event.at, severity, f"job {event.reason}, exit code {event.exit_code}{': ' * bool(event.detail)}{event.detail}")
+    severity: Severity = "info" if event.exit_code == 0 or job.was_stopped else "error"
+    how = f"{event.reason}{' by an operator' * (job.was_stopped and job.told_to_end)}, exit code {event.exit_code}"
+    _say(state, event.at, severity, f"job {how}{': ' * bool(event.detail)}{event.detail}")
 
 
 def _notice_given(state: SessionState, event: ev.NoticeGiven) -> None:

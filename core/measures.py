@@ -425,7 +425,7 @@ def _rate(sums: Sums) -> float | None:
 
 
 def rank_status(state: SessionState, number: int) -> str:
-    """starting, training, silent (no step for long), unmeasured, ended or the signal or code it died with."""
+    """starting, training, silent (no step for long), unmeasured, ended, stopped or the signal or code it died with."""
     return _rank_status(state, current_generation(state), number)
 
 
@@ -434,7 +434,7 @@ def _rank_status(state: SessionState, generation: Generation | None, number: int
     if rank is None:
         return "training"
     if rank.exit_code is not None:
-        return "ended" if rank.exit_code == 0 else rank.signal or f"exit {rank.exit_code}"
+        return "ended" if rank.exit_code == 0 else "stopped" if rank.stopped else rank.signal or f"exit {rank.exit_code}"
     if state.job.status == "ended":
         return "ended"
     made = generation.ranks.get(number) if generation else None

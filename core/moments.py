@@ -28,6 +28,8 @@ def moment_of(event: ev.AnyEvent) -> Moment | None:
             return _membership(event)
         case ev.WorkerExited(exit_code=code, expected=expected) if code and not expected:
             return Moment(event.at, "failure", "error", f"rank {event.rank} on {event.host} failed: {event.signal or code}")
+        case ev.JobEnded(reason="stopped", failure=None, exit_code=code):
+            return Moment(event.at, "other", "info", f"the job was stopped, exit code {code}")
         case ev.JobEnded(exit_code=code):
             words = f"the job ended with exit code {code}"
             return Moment(event.at, "failure" if code else "other", "error" if code else "info", words)

@@ -52,6 +52,11 @@ class JobState:
     told_to_end: bool = False
     """Somebody has stopped or restarted it."""
 
+    @property
+    def was_stopped(self) -> bool:
+        """Whether it ended because it was told to, and not of a failure before."""
+        return self.end_reason == "stopped" and self.failure is None
+
 
 @dataclass(slots=True)
 class RankState:

@@ -16,9 +16,8 @@ from msgspec import Struct
 
 from distmon.core.errors import DistmonError
 from distmon.launcher.actions import AnyAction
-from distmon.launcher.rundir import RunningJob, choose_job
+from distmon.launcher.rundir import CONTROL_SOCKET, RunningJob, choose_job
 
-SOCKET = "control.sock"
 ANSWER_LIMIT_S = 10.0
 _LARGEST_LINE = 1 << 16
 
@@ -36,9 +35,10 @@ class ControlSocket:
     def __init__(self, job_folder: Path, act: Callable[[AnyAction], str]) -> None:
         """Raises DistmonError where there can be no socket."""
         self._act = act
+        self._path = job_folder / CONTROL_SOCKET
         self._listener = socket.socket(socket.AF_UNIX)
         try:
-            self._listener.bind(str(job_folder / SOCKET))
+            self._listener.bind(str(self._path))
             self._listener.listen()
         except OSError as error:
             self._listener.close()
@@ -46,6 +46,8 @@ class ControlSocket:
         threading.Thread(target=self._serve, name="distmon-control", daemon=True).start()
 
     def close(self) -> None:
+        """No other process takes the job for a running one from now on."""
+        self._path.unlink(missing_ok=True)
         try:
             self._listener.shutdown(socket.SHUT_RDWR)
         except OSError:
@@ -83,7 +85,7 @@ def ask(job: RunningJob, action: AnyAction) -> str:
     try:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(ANSWER_LIMIT_S)
-            connection.connect(str(job.folder / SOCKET))
+            connection.connect(str(job.folder / CONTROL_SOCKET))
             connection.sendall(msgspec.json.encode(action) + b"\n")
             answer = msgspec.json.decode(_read_line(connection), type=Answer)
     except TimeoutError:
@@ -98,7 +100,7 @@ def ask(job: RunningJob, action: AnyAction) -> str:
 def find_job(name: str) -> RunningJob:
     """The job of that name, or the only one. Raises UsageError or DistmonError."""
     return choose_job(
-        SOCKET,
+        CONTROL_SOCKET,
         name,
         unknown=f"no job {name} that distmon started runs here",
         none="no job that distmon started runs here; start one with: distmon run -np 2 -- python train.py",

@@ -13,6 +13,9 @@ from typing import NamedTuple
 from distmon.core.errors import DistmonError, UsageError
 from distmon.wire.addresses import private_directory, runtime_directory
 
+CONTROL_SOCKET = "control.sock"
+"""In the folder of a job for as long as it can be acted on: its screen may stay open when it has ended."""
+
 
 class RunningJob(NamedTuple):
     """A job of this user that a distmon on this machine runs."""
@@ -21,12 +24,12 @@ class RunningJob(NamedTuple):
     folder: Path
 
 
-def running_jobs(having: str) -> list[RunningJob]:
-    """Those with such a file in their folder, the oldest first."""
+def running_jobs(having: str = CONTROL_SOCKET) -> list[RunningJob]:
+    """Those with such a file in their folder that have not ended, the oldest first."""
     found = []
-    for path in Path(runtime_directory()).glob(f"job-*-*/{having}"):
+    for path in Path(runtime_directory()).glob(f"job-*-*/{CONTROL_SOCKET}"):
         pid = path.parent.name.split("-")[1]
-        if pid.isdecimal() and Path(f"/proc/{pid}").exists():
+        if pid.isdecimal() and Path(f"/proc/{pid}").exists() and path.with_name(having).exists():
             with suppress(FileNotFoundError):  # it ends just now
                 found.append((path.stat().st_mtime, RunningJob(path.parent.name, path.parent)))
     return [job for _, job in sorted(found)]

@@ -228,6 +228,8 @@ class DistmonApp(App[int]):
         """Draw, and say how long the next frame of data waits for it."""
         begun = time.thread_time()
         self._unread = self.player.unread if self.player is not None else ""
+        if measured.state.job.status == "ended" and self.cockpit.note == self.acting.said:
+            self.cockpit.note = ""  # what the job was about to do
         self.cockpit.show(measured)
         rest_s = min((time.thread_time() - begun) / DRAW_SHARE, LATEST_S)
         self._rests_until = self._drawn_at + max(rest_s, self._spacing_s) - FRAME_S / 2  # to the nearest frame

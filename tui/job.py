@@ -20,6 +20,7 @@ from distmon.launcher.cycle import Cycle
 from distmon.launcher.facts import is_local
 from distmon.launcher.host_file import FILE_NAME, change_hosts, read_hosts
 from distmon.launcher.hosts import Host
+from distmon.launcher.living import LivingRanks
 from distmon.launcher.plan import Plan
 from distmon.launcher.prepare import HostPreparation
 from distmon.launcher.remote_agents import RemoteAgents
@@ -75,6 +76,7 @@ class LaunchedJob:
         self._preparation = HostPreparation(plan, self._agents, check=check, agent=agent) if plan.others else None
         self._runner = Runner(plan, self._preparation, debug=debug)
         self._ranks = RankWatch(self._why_silent, GRACE_S if plan.backend == "horovod" else LOADING_GRACE_S)
+        self._living = LivingRanks()
         self._ranks_lock = threading.Lock()
         keys = ViewerKeys(self._agents.viewer, {})
         subscription = Subscription([self._agent.address], since_start=True, keys=keys, summed=summaries)
@@ -124,6 +126,8 @@ class LaunchedJob:
                 self._runner.stop(signal.SIGTERM)
                 return "the job is ending, and starts again then"
             case SignalRank(rank=rank, signal=name):
+                with self._ranks_lock:
+                    self._living.expect(rank)
                 self._runner.signal(rank, signal_number(name))
                 self._tell(action)
                 return f"{name} is on its way to rank {rank}"
@@ -207,6 +211,7 @@ class LaunchedJob:
         """In the collecting thread."""
         with self._ranks_lock:
             self._ranks.observe(event)
+            self._living.observe(event)
         if isinstance(event, MembershipChanged) and event.change == "host_joined":
             known = any(member.name == event.host for member in self._plan.members)
             if not known and not is_local(event.host):

@@ -71,8 +71,7 @@ def progress_line(moment: Facts) -> str:
 def summary_lines(state: SessionState) -> list[str]:
     """How it went: the end, the first failure, the speed, the split of a step, the nodes, and what held it back."""
     moment = facts(state)
-    job = state.job
-    _, _, words = job_state(job.status, job.exit_code, job.end_reason)
+    _, _, words = job_state(state.job)
     ranks = f"{moment.world_size or 0} rank" + "s" * (moment.world_size != 1)
     counts = f"{ranks}, {moment.progress.step:,} steps, {_samples(moment)}"
     lines = [f"{words} after {duration(moment.progress.elapsed_s)}: {counts}", *_failure(state), _throughput(moment)]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from distmon.core.errors import DistmonError
 from distmon.launcher.actions import AnyAction
-from distmon.launcher.control import SOCKET, ask
+from distmon.launcher.control import ask
 from distmon.launcher.host_file import FILE_NAME, read_hosts
 from distmon.launcher.rundir import RunningJob, running_jobs
 
@@ -34,4 +34,4 @@ class RemoteJob:
 
 def remote_job(name: str) -> RemoteJob | None:
     """The job of this name, where it runs on this machine now."""
-    return next((RemoteJob(job) for job in running_jobs(SOCKET) if name and job.name == name), None)
+    return next((RemoteJob(job) for job in running_jobs() if name and job.name == name), None)

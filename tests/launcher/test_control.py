@@ -11,8 +11,8 @@ import pytest
 
 from distmon.core.errors import DistmonError, UsageError
 from distmon.launcher.actions import AddHost, AnyAction, DrainHost, RestartJob, SignalRank, StopJob, signal_named
-from distmon.launcher.control import SOCKET, ControlSocket, ask, find_job
-from distmon.launcher.rundir import RunningJob
+from distmon.launcher.control import ControlSocket, ask, find_job
+from distmon.launcher.rundir import CONTROL_SOCKET, RunningJob, running_jobs
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_what_is_no_action_does_nothing_and_the_next_one_is_heard(job: RunningJo
 
     listening = ControlSocket(job.folder, act)
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(str(job.folder / SOCKET))
+        connection.connect(str(job.folder / CONTROL_SOCKET))
         try:
             connection.sendall(line)
             connection.shutdown(socket.SHUT_WR)
@@ -86,9 +86,23 @@ def test_a_job_that_has_gone_is_said_to_have_ended(job: RunningJob) -> None:
     listening.close()
     with pytest.raises(DistmonError, match="has ended"):
         ask(job, RestartJob())
-    (job.folder / SOCKET).unlink()
     with pytest.raises(DistmonError, match="no job that distmon started runs here"):
         find_job("")
+
+
+def test_a_job_that_has_ended_while_its_screen_is_open_is_not_the_one_that_is_meant(job: RunningJob) -> None:
+    """Its folder is there, with its hosts, and its process lives."""
+    (job.folder / "hosts").write_text("a:1\n")
+    ended = ControlSocket(job.folder, lambda action: "")
+    other = job.folder.with_name(f"job-{os.getpid()}-0002")
+    other.mkdir(mode=0o700)
+    running = ControlSocket(other, lambda action: "done")
+    with pytest.raises(UsageError, match="several jobs run here"):
+        find_job("")
+    ended.close()
+    assert find_job("").name == other.name and ask(find_job(""), RestartJob()) == "done"
+    assert [found.name for found in running_jobs()] == [other.name] and running_jobs("hosts") == []
+    running.close()
 
 
 @pytest.mark.parametrize("text", ["SIGUSR1", "usr1", "sigusr1", "10"])

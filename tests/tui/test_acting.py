@@ -163,3 +163,27 @@ async def test_a_job_that_restarts_takes_the_screen_along(open_app: OpenApp, fak
         app.frame()
         await pilot.pause()
         assert app.return_value == 0
+
+
+async def test_a_job_that_was_stopped_has_not_failed_and_its_screen_forgets_what_it_was_about_to_do(
+    open_app: OpenApp, settle: Settle, text_grid: Grid, fake_job: type[FakeJob]
+) -> None:
+    job, at = fake_job(), RUNNING[-1].at
+    async with open_app(RUNNING, job=job) as (app, pilot, source):
+        await settle(pilot)
+        await pilot.press("K", "y")
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        assert "stop is under way" in text_grid(app)[-1]
+        source.waiting += [
+            ev.ActionTaken(at=at, action="stop", detail="politely"),
+            ev.WorkerExited(at=at, host="node-000", local_rank=1, rank=1, exit_code=143, signal="SIGTERM", expected=True),
+            ev.JobEnded(at=at, exit_code=143, reason="stopped"),
+        ]
+        app.frame()
+        await settle(pilot)
+        shown = text_grid(app)
+        assert "stop is under way" not in shown[-1]
+        assert any("· an operator stopped the job; exit code 143" in row for row in shown)
+        assert not any("✖" in row for row in shown) and "· stopped, exit 143" in shown[0]
+        assert not app._notifications

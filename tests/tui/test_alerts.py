@@ -52,6 +52,18 @@ def test_an_error_is_told_once_and_what_was_there_before_never(before: Facts) ->
     assert alerts.update(before.state, before.verdicts) == []
 
 
+@pytest.mark.parametrize("failed", [False, True])
+def test_a_stop_is_no_error_but_a_failure_before_it_is(before: Facts, failed: bool) -> None:
+    alerts, at = Alerts(), before.state.now
+    alerts.update(before.state, before.verdicts)
+    apply(before.state, ev.ActionTaken(at=at, action="stop", detail="politely"))
+    failure = ev.Failure(rank=1, host="h", signal="SIGKILL") if failed else None
+    apply(before.state, ev.JobEnded(at=at, exit_code=143, reason="stopped", failure=failure))
+    told = [(a.text, a.severity) for a in alerts.update(before.state, before.verdicts)]
+    assert told == ([("job stopped, exit code 143", "error")] if failed else [])
+    assert before.state.log[-1].text.startswith("job stopped" + " by an operator" * (not failed) + ", exit code 143")
+
+
 def test_only_what_is_wanted_is_told(before: Facts) -> None:
     alerts = Alerts(["verdicts"])
     alerts.update(before.state, before.verdicts)

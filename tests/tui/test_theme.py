@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from typing import get_args
 
 import pytest
 from textual.color import Color
 
+from distmon.core.state import JobState, JobStatus
 from distmon.tui.glyphs import STATES, ascii_only, to_ascii
 from distmon.tui.theme import PALETTES, Palette
 from distmon.tui.view.words import SEVERITY, job_state, node_state, rank_state
@@ -43,10 +45,12 @@ def test_states_differ_by_shape_and_still_do_in_ascii() -> None:
 
 
 def test_states_of_ranks_nodes_and_jobs_differ_by_shape() -> None:
-    ranks = [rank_state(state)[0] for state in ("starting", "training", "silent", "unmeasured", "ended", "SIGKILL")]
+    ranks = [rank_state(state)[0] for state in ("starting", "training", "silent", "unmeasured", "ended", "stopped", "SIGKILL")]
     nodes = [node_state(state)[0] for state in ("live", "stale", "lost", "left")]
-    jobs = [job_state("idle", None, "")[0], job_state("launching", None, "")[0], job_state("running", None, "")[0]]
-    jobs += [job_state("ended", 0, "finished")[0], job_state("ended", 1, "failed")[0]]
+    found = [JobState(status=status) for status in get_args(JobStatus) if status != "ended"]
+    ends = ((0, "finished"), (1, "failed"), (143, "stopped"))
+    found += [JobState(status="ended", exit_code=code, end_reason=reason) for code, reason in ends]
+    jobs = [job_state(job)[0] for job in found]
     for glyphs in (ranks, nodes, jobs, [glyph for glyph, _ in SEVERITY.values()]):
         assert len(set(glyphs)) == len(glyphs)
 

@@ -27,6 +27,8 @@ class Acting:
 
     def __init__(self, cockpit: Cockpit, job: Job | None, rights: Rights) -> None:
         self._cockpit, self._job, self._rights = cockpit, job, rights
+        self.said = ""
+        """What the job has said that it is about to do."""
 
     def begin(self, kind: str) -> None:
         """`stop`, `restart`, `signal`, `add_host` or `drain_host`."""
@@ -61,7 +63,7 @@ class Acting:
     async def _done(self, job: Target, action: AnyAction) -> None:
         """In a thread: a host's name may have to be looked up."""
         try:
-            said = await asyncio.to_thread(job.act, action)
+            said = self.said = await asyncio.to_thread(job.act, action)
         except DistmonError as error:
             said = str(error)
         self._cockpit.say(said)

@@ -51,9 +51,8 @@ def throughput_chart(facts: Facts, view: TimeView) -> ChartData:
 def events_of(facts: Facts) -> tuple[EventLine, ...]:
     """Changes of membership and deaths of ranks, for any chart."""
     changes = [EventLine(c.at, role) for c in facts.state.membership if (role := _EVENT_ROLES.get(c.change))]
-    deaths = [
-        EventLine(r.exited_at, "bad") for r in facts.state.ranks.values() if r.exited_at is not None and r.exit_code
-    ]
+    dead = (r for r in facts.state.ranks.values() if r.exit_code and not r.stopped)
+    deaths = [EventLine(r.exited_at, "bad") for r in dead if r.exited_at is not None]
     return tuple(changes + deaths)
 
 

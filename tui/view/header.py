@@ -31,7 +31,7 @@ def header(facts: Facts, trail: Sequence[str], standing: str, palette: Palette, 
 
 def _identity(facts: Facts, trail: Sequence[str], standing: str, palette: Palette, width: int, right: Line) -> Line:
     style, job = palette.style, facts.state.job
-    glyph, role, words = job_state(job.status, job.exit_code, job.end_reason)
+    glyph, role, words = job_state(job)
     line = Line([(" distmon ", style("accent", bold=True))])
     for place in trail:
         line.add("› ", style("muted")).add(clean(place) + " ", style("accent", bold=True))
@@ -101,6 +101,8 @@ def _speed(facts: Facts, palette: Palette, width: int) -> Line:
 def verdict(facts: Facts, palette: Palette, width: int) -> Line:
     """One line in words: how the job ended, what it waits for, or what holds it back and what to try."""
     style, job = palette.style, facts.state.job
+    if job.status == "ended" and job.was_stopped:
+        return _stopped(job, palette)
     if job.status == "ended" and job.exit_code != 0:
         return _failure(facts, palette)
     if job.status == "launching":
@@ -137,6 +139,12 @@ def _launching(facts: Facts, palette: Palette) -> Line:
 
 def _stage(job: JobState) -> str:
     return job.stage.replace("_", " ") or "launching"
+
+
+def _stopped(job: JobState, palette: Palette) -> Line:
+    style = palette.style
+    who = "an operator stopped the job" if job.told_to_end else "the job was stopped"
+    return Line([(f" {STATES['unknown']} ", style("muted")), (f"{who}; exit code {job.exit_code}", style("text", bold=True))])
 
 
 def _failure(facts: Facts, palette: Palette) -> Line:

@@ -79,8 +79,8 @@ def _rows_of_ranks(facts: Facts) -> list[LaneRow]:
         ]
         if rank.started_at is not None and stretches:
             stretches.insert(0, _stretch(rank.started_at, stretches[0].started, "initialisation"))
-        died = bool(rank.exit_code)
-        note = rank.signal or (f"exit {rank.exit_code}" if rank.exit_code is not None else "")
+        died = bool(rank.exit_code) and not rank.stopped
+        note = "stopped" if rank.stopped else rank.signal or (f"exit {rank.exit_code}" if rank.exit_code is not None else "")
         slot = rank.local_rank if rank.local_rank is not None else rank.rank
         rows.append(LaneRow((rank.host, slot), f"{rank.host}:{slot}", stretches, note, "bad" if died else "muted"))
     return rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from distmon.core.state import JobState
 from distmon.tui.glyphs import STATES
 
 PHASE_NAMES = {
@@ -24,6 +25,7 @@ _RANK = {
     "silent": (STATES["warn"], "warn"),
     "unmeasured": (STATES["idle"], "muted"),
     "ended": (STATES["done"], "muted"),
+    "stopped": (STATES["unknown"], "muted"),
 }
 _NODE = {
     "live": (STATES["good"], "good"),
@@ -50,10 +52,11 @@ def node_state(state: str) -> tuple[str, str]:
     return _NODE[state]
 
 
-def job_state(status: str, exit_code: int | None, reason: str) -> tuple[str, str, str]:
+def job_state(job: JobState) -> tuple[str, str, str]:
     """(glyph, role, words) of the job."""
-    if status != "ended":
-        return _JOB[status]
-    if exit_code == 0:
+    if job.status != "ended":
+        return _JOB[job.status]
+    if job.exit_code == 0:
         return STATES["done"], "good", "finished"
-    return STATES["bad"], "bad", f"{reason or 'failed'}, exit {exit_code}"
+    glyph, role = (STATES["unknown"], "muted") if job.was_stopped else (STATES["bad"], "bad")
+    return glyph, role, f"{job.end_reason or 'failed'}, exit {job.exit_code}"

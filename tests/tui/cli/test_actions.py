@@ -71,6 +71,7 @@ def test_a_rank_is_signalled_the_job_restarted_and_stopped(tmp_path: Path, runti
         job.await_ranks(2)
         assert "SIGUSR1 is on its way to rank 1" in job.do("signal", "1", "usr1")
         assert job.says("[1] was told") and "[0] was told" not in job.output.read_text()
+        assert job.do("signal", "7", "usr1") == "distmon: there is no rank 7: those that run are 0, 1\n"
         assert "no elastic job" in job.do("hosts", "add", "b:1")
         assert "starts again then" in job.do("restart")
         job.await_ranks(4)

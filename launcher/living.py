@@ -1,0 +1,36 @@
+"""Which ranks run, as the launcher has told: what can be signalled."""
+
+from __future__ import annotations
+
+from distmon.core.errors import DistmonError, UsageError
+from distmon.core.events import AnyEvent, RanksAssigned, WorkerExited, WorkerStarted
+
+_LISTED = 8
+
+
+class LivingRanks:
+    """Fed with every event of the session. Used under the caller's lock."""
+
+    def __init__(self) -> None:
+        self._workers: set[tuple[str, int]] = set()
+        """Host and local rank of the processes that run."""
+        self._slots: dict[int, tuple[str, int]] = {}
+        """Rank -> who holds it since the last round."""
+
+    def observe(self, event: AnyEvent) -> None:
+        if isinstance(event, RanksAssigned):
+            self._slots = {place.rank: (place.host, place.local_rank) for place in event.places}
+        elif isinstance(event, WorkerStarted):
+            slot = self._slots[event.rank] = (event.host, event.local_rank)
+            self._workers.add(slot)
+        elif isinstance(event, WorkerExited):
+            self._workers.discard((event.host, event.local_rank))
+
+    def expect(self, rank: int) -> None:
+        """Raises UsageError where no process holds the rank, DistmonError where none holds any."""
+        running = sorted(number for number, slot in self._slots.items() if slot in self._workers)
+        if not running:
+            raise DistmonError("no rank runs yet")
+        if rank not in running:
+            shown = ", ".join(map(str, running[:_LISTED])) + f" and {len(running) - _LISTED} more" * (len(running) > _LISTED)
+            raise UsageError(f"there is no rank {rank}: those that run are {shown}")
