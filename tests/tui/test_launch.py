@@ -197,6 +197,54 @@ async def test_each_host_says_whether_it_can_be_reached(open_app: OpenApp, settl
         assert len(Asked.made) == before + 2
 
 
+def asked(app: DistmonApp, text_grid: Grid) -> str:
+    """The question that is over the screen, in one line."""
+    left, top, width, height = app.cockpit.overlays["question"].region
+    rows = [row[left + 1 : left + width - 1] for row in text_grid(app)[top : top + height]]
+    return " ".join(" ".join(rows).split())
+
+
+@pytest.mark.usefixtures("folder")
+async def test_a_job_that_would_fail_is_started_only_after_a_yes(open_app: OpenApp, settle: Settle, text_grid: Grid) -> None:
+    async with open_app() as (app, pilot, _):
+        await pilot.press("J")
+        await settle(pilot)
+        await write(app, pilot, command="python train.py", np="4", hosts="localhost:2,node2.invalid:2")
+        await pilot.press("f10")
+        assert app.wanted_run is None
+        assert "The job would fail: node2: is not reached. Start it all the same?" in asked(app, text_grid)
+        await pilot.press("n")
+        assert app.wanted_run is None and not app.cockpit.question
+        await pilot.press("f10", "y")
+        assert app.wanted_run is not None and app.wanted_run[:2] == ["-np", "4"]
+
+
+@pytest.mark.parametrize("size", [(80, 24), (60, 20), (200, 50)])
+async def test_what_a_preset_can_be_called_is_told_in_full(
+    open_app: OpenApp, settle: Settle, text_grid: Grid, folder: Path, size: tuple[int, int]
+) -> None:
+    """And asked again, with what was written; a question with the longest name there can be is whole, too."""
+    async with open_app(size=size) as (app, pilot, _):
+        await pilot.press("J")
+        await settle(pilot)
+        await write(app, pilot, command="python train.py")
+
+        def shown() -> str:
+            return " ".join(" ".join(text_grid(app)).split())
+
+        await pilot.press("ctrl+s")
+        assert "a name for this preset: distmon run --preset NAME does the same" in shown()
+        await pilot.press(*"two words", "enter")
+        assert "letters, digits, dots and dashes, at most 40 of them; it cannot be 'two words'" in shown()
+        assert app.cockpit.prompt.value == "two words" and not (folder / FILE_NAME).exists()
+        name = "a" * 40
+        app.cockpit.prompt.value = name
+        await pilot.press("enter")
+        assert list(load_settings(folder).presets) == [name]
+        await pilot.press("ctrl+l")
+        assert f"Delete the preset {name} from distmon.toml? The fields stay as they are." in asked(app, text_grid)
+
+
 async def test_presets_are_kept_loaded_and_deleted(open_app: OpenApp, settle: Settle, text_grid: Grid, folder: Path) -> None:
     (folder / FILE_NAME).write_text('# ours\n[presets]\nelastic = ["-np", "2", "--min-np", "1", "--", "python", "train.py"]\n')
     async with open_app() as (app, pilot, _):

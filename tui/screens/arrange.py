@@ -47,8 +47,8 @@ def too_small(width: int, height: int) -> bool:
     return width < MIN_WIDTH or height < MIN_HEIGHT
 
 
-def frame_places(width: int, height: int, *, bar: bool, prompt: bool) -> dict[str, Box]:
-    """Places for header, tabs, verdict, page, prompt, bar and footer; they never overlap and never leave the terminal."""
+def frame_places(width: int, height: int, *, bar: bool, prompt: int) -> dict[str, Box]:
+    """Places for header, tabs, verdict, page, prompt (of so many rows), bar and footer, which tile the terminal."""
     if too_small(width, height):
         return {"too_small": Box(0, 0, width, height)}
     header, tabs = 2 if height >= 12 else 1, height >= TABS_HEIGHT
@@ -56,10 +56,10 @@ def frame_places(width: int, height: int, *, bar: bool, prompt: bool) -> dict[st
     if tabs:
         places["tabs"] = Box(0, header, width, 1)
     top, bottom = header + tabs + 1, height
-    for name, shown in (("footer", True), ("prompt", prompt), ("bar", bar)):
-        if shown:
-            bottom -= 1
-            places[name] = Box(0, bottom, width, 1)
+    for name, rows in (("footer", 1), ("prompt", prompt), ("bar", int(bar))):
+        if rows:
+            bottom -= rows
+            places[name] = Box(0, bottom, width, rows)
     return {**places, "page": Box(0, top, width, bottom - top)}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -25,7 +26,8 @@ from distmon.tui.screens.page import WINDOWS_S, Page
 from distmon.tui.screens.registry import entry, make_page
 from distmon.tui.view import chrome, header
 from distmon.tui.view.facts import Facts
-from distmon.tui.widgets.line import Line, cells
+from distmon.tui.view.wrap import wrapped
+from distmon.tui.widgets.line import cells
 from distmon.tui.widgets.panel import Panel
 from distmon.tui.widgets.prompt import FilterPrompt
 from distmon.tui.widgets.replay_bar import ReplayBar
@@ -37,7 +39,8 @@ LAST = 10
 SHORT = 5
 """Answers to a question that fit into one line."""
 ANSWER_WIDTH = 30
-"""Cells for what is written in the prompt, where what it asks for is long; of a narrow screen, half."""
+"""Cells for what is written in the prompt beside what it asks for; of a narrow screen, half. What is longer stands above it."""
+QUESTION_WIDTH = 64
 
 
 Answers = Mapping[str, tuple[str, Callable[[], None] | None]]
@@ -193,18 +196,23 @@ class Cockpit(Screen[None]):
         self.page_changed()
 
     def _places(self, width: int, height: int) -> dict[str, Box]:
-        places = frame_places(width, height, bar=self._steered, prompt=self.prompting)
+        asked = cells(self._asked) + 2
+        beside = asked <= max(width - ANSWER_WIDTH, width // 2)
+        above = 0 if beside else min(len(textwrap.wrap(self._asked, width - 2)), height // 4)
+        places = frame_places(width, height, bar=self._steered, prompt=1 + above if self.prompting else 0)
         if "prompt" in places:
             prompt = places["prompt"]
-            asked = min(cells(self._asked) + 2, max(width - ANSWER_WIDTH, width // 2))
-            places["asked"] = resized(prompt, width=asked)
-            places["prompt"] = Box(prompt.x + asked, prompt.y, prompt.width - asked, prompt.height)
+            places["asked"] = resized(prompt, width=asked) if beside else resized(prompt, height=above)
+            indent = asked if beside else 0
+            places["prompt"] = Box(prompt.x + indent, prompt.y + above, prompt.width - indent, 1)
         if "page" in places:
             places[str(self.page.id)] = places.pop("page")
             if self.helping:
                 places["help"] = _centred(width, height, 100, 60)
             if self.question:
-                places["question"] = _centred(width, height, 64, 7 + (len(self._answers) > SHORT))
+                wide = min(QUESTION_WIDTH, width - 4)
+                lines = len(chrome.question_parts(self.question, wide - 2))
+                places["question"] = _centred(width, height, wide, 5 + lines + (len(self._answers) > SHORT))
         return places
 
     def page_changed(self) -> None:
@@ -225,7 +233,9 @@ class Cockpit(Screen[None]):
         self.bands["verdict"].show(lambda palette, width, height: [header.verdict(facts, palette, width)], facts)
         footer = (self._footer_commands, len(self.page.panels), self.note)
         self.bands["footer"].show(lambda palette, width, height: chrome.footer(*footer, palette, width), footer)
-        self.bands["asked"].show(lambda palette, width, height: [Line([(f" {asked}", palette.style("muted"))])], asked)
+        self.bands["asked"].show(
+            lambda palette, width, height: wrapped(asked, width - 2, palette.style("muted"), indent=" "), asked
+        )
         self.bands["too_small"].show(
             lambda palette, width, height: chrome.too_small_lines(palette, width, height, needed), needed
         )

@@ -32,7 +32,7 @@ from distmon.tui.bindings import Command, bindings_for, commands_for, key_name
 from distmon.tui.screens.arrange import Box
 from distmon.tui.screens.page import Frame, Page
 from distmon.tui.view.facts import Facts
-from distmon.tui.view.launch import Planned, plan_caption, plan_lines
+from distmon.tui.view.launch import Planned, plan_caption, plan_lines, said_of
 from distmon.tui.widgets.launch_form import LaunchForm
 from distmon.tui.widgets.text_panel import TextPanel
 
@@ -256,8 +256,17 @@ class Launch(Page):
             field = next(iter(self.wrong), "command")
             self.screen.set_focus(self.form.field_of(field))
             self.frame.say(self.wrong.get(field, "the plan is still being made"))
+        elif errors := [finding for finding in self.planned.findings if finding.severity == "error"]:
+            self.focus_panel("plan")
+            more = f", and {len(errors) - 1} more" * (len(errors) > 1)
+            question = f"The job would fail: {said_of(errors[0])}{more}.\nStart it all the same?"
+            self.frame.ask(question, self._start)
         else:
-            self.post_message(self.StartAsked(words_of(self._written)))
+            self._start()
+
+    def _start(self) -> None:
+        # Straight to the app: what the screen itself sends, as it does after a yes, does not pass by it.
+        self.app.post_message(self.StartAsked(words_of(self._written)))
 
     def action_copy_line(self) -> None:
         self.app.copy_to_clipboard(self.planned.line)
@@ -294,11 +303,13 @@ class Launch(Page):
             what = "a name for this preset: distmon run --preset NAME does the same"
             self.frame.read_line(what, self.preset, self._save_preset)
 
-    def _save_preset(self, name: str) -> None:
+    def _save_preset(self, name: str) -> str:
+        """What is wrong with the name, which is asked for again then."""
+
         def save() -> None:
             save_preset(self.folder, name, words_of(self._written))
 
-        self._change_presets(save, f"kept: distmon run --preset {name}", name)
+        return self._change_presets(save, f"kept: distmon run --preset {name}", name)
 
     def action_delete_preset(self) -> None:
         if not self.preset:
@@ -306,8 +317,12 @@ class Launch(Page):
         elif self._may_write():
             self.focus_panel("plan")
             question = f"Delete the preset {clean(self.preset)} from distmon.toml?\nThe fields stay as they are."
-            change = partial(delete_preset, self.folder, self.preset)
-            self.frame.ask(question, partial(self._change_presets, change, f"deleted {self.preset}", ""))
+            self.frame.ask(question, self._delete_preset)
+
+    def _delete_preset(self) -> None:
+        wrong = self._change_presets(partial(delete_preset, self.folder, self.preset), f"deleted {self.preset}", "")
+        if wrong:
+            self.frame.say(wrong)
 
     def _may_write(self) -> bool:
         refusal = self.frame.rights.starting_refused
@@ -315,15 +330,16 @@ class Launch(Page):
             self.frame.say(refusal)
         return not refusal
 
-    def _change_presets(self, change: Callable[[], None], done: str, now: str) -> None:
+    def _change_presets(self, change: Callable[[], None], done: str, now: str) -> str:
+        """Why it cannot be changed; empty where it was."""
         try:
             change()
         except DistmonError as error:
-            self.frame.say(str(error))
-            return
+            return str(error)
         self.preset = now
         self._read_settings()
         self.frame.say(done)
+        return ""
 
     @work(thread=True, group="history")
     def _read_history(self) -> None:

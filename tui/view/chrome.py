@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -125,11 +126,16 @@ def help_lines(
     return lines
 
 
+def question_parts(question: str, width: int) -> list[str]:
+    """Its lines, those that are too long broken between words."""
+    return [part for line in question.split("\n") for part in textwrap.wrap(clean(line), max(width, 8)) or [""]]
+
+
 def question_lines(question: str, answers: list[tuple[str, str]], palette: Palette, width: int, height: int) -> list[Line]:
     style = palette.style
     lines = [
         Line(),
-        *(Line([(fit(clean(part), width, "centre"), style("text", bold=True))]) for part in question.split("\n")),
+        *(Line([(fit(part, width, "centre"), style("text", bold=True))]) for part in question_parts(question, width)),
         Line(),
     ]
     rows = [Line()]

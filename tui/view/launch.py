@@ -41,9 +41,13 @@ def plan_lines(planned: Planned, palette: Palette, width: int, height: int) -> l
     for notice in planned.plan.notices:
         lines += _told(notice.severity, notice.text, palette, width)
     for finding in planned.findings:
-        text = ": ".join(part for part in (finding.host, finding.text) if part)
-        lines += _told(finding.severity, f"{text}; {finding.mend}" if finding.mend else text, palette, width)
+        lines += _told(finding.severity, said_of(finding) + f"; {finding.mend}" * bool(finding.mend), palette, width)
     return lines
+
+
+def said_of(finding: Finding) -> str:
+    """The host and what is wrong there."""
+    return ": ".join(part for part in (finding.host, finding.text) if part)
 
 
 def plan_caption(planned: Planned) -> list[tuple[str, str]]:

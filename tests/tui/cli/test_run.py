@@ -145,7 +145,7 @@ def test_what_is_to_be_kept_as_a_preset_is_kept_as_the_form_would_and_runs_as_it
     ("words", "says"),
     [
         (["--save-preset", "x", "-np", "none", "--", "true"], "np: a number from 1 up, not 'none'"),
-        (["--save-preset", "two words", "-np", "1", "--", "true"], "cannot name a preset"),
+        (["--save-preset", "two words", "-np", "1", "--", "true"], "it cannot be 'two words'"),
         (["--save-preset", "x", "--lost-after", "never"], "--lost-after"),
         (["--save-preset", "x", "--preset", "none"], "no preset 'none'"),
         (["--delete-preset", "none"], "no preset 'none'"),
