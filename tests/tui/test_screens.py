@@ -761,6 +761,27 @@ async def test_figures_in_files_are_as_they_were_measured_and_have_their_units(o
         json.dumps([*node.gpus.records(), *node.processes.records()])
 
 
+async def test_values_and_moments_in_files_are_in_the_units_that_their_names_say(open_app: OpenApp) -> None:
+    gpu = ev.GpuReading(index=0, utilization_percent=12.34, power_w=71.5, temperature_c=44.0)
+    sample = ev.NodeSampled(at=END, node="n0", interval_s=1.0, cpu_percent=43.21, cores_percent=[12.5], gpus=[gpu])
+    async with open_app([*RUNNING, sample], size=(160, 50)) as (app, pilot, _):
+        await pilot.press("f4")
+        heat, ripple = app.cockpit.page.panels["heat"].records(), app.cockpit.page.panels["ripple"].records()
+        assert heat[5]["key"] == "5" and heat[5]["late_s"] == app.cockpit.facts.ranks[5].lateness_s
+        assert {row["rank"] for row in ripple} == set(range(16)) and set(ripple[0]) == {"rank", "at_s", "late_s"}
+        assert all(-1 < float(str(row["at_s"])) <= END - app.cockpit.facts.origin for row in ripple)
+        await pilot.press("f3")
+        found: dict[str, object] = {}
+        for _ in range(6):
+            found |= app.cockpit.page.panels["heat"].records()[0]
+            await pilot.press("d")
+        assert found["utilization_percent"] == 12.34 and found["power_w"] == 71.5 and found["temperature_c"] == 44.0
+        assert found["cpu_percent"] == 43.21 and {"memory_percent", "load"} <= set(found)
+        app.cockpit.go("node", "n0")
+        await pilot.pause()
+        assert page(app, NodeDetail).cores.records()[0]["load_percent"] == 12.5
+
+
 async def test_a_folder_that_takes_no_file_is_told(
     open_app: OpenApp, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -73,7 +73,7 @@ class Ranks(Page):
         if {"ripple", "band"} & shown:
             lately = recent(facts.state, measure.name)
             self.band.show(ripples.band_chart(facts, measure, lately, self.time_view))
-            self.ripple.show(ripples.ripple(measure, lately, keys, self.frame.cross))
+            self.ripple.show(ripples.ripple(facts, measure, lately, keys, self.frame.cross))
         if "ranks" in shown:
             self.table.sort_key, self.table.descending = column, descending
             caption = matches(read_filter(text, ranks.FIELDS), len(keys), len(facts.ranks), problems=problems)

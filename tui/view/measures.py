@@ -24,6 +24,11 @@ class RankMeasure:
     value: Callable[[RankRow], float | None]
     ramp: str
 
+    @property
+    def figure(self) -> str:
+        """What a file calls it, with its unit."""
+        return f"{self.name}_s"
+
     def scale(self, values: Iterable[float | None]) -> Scale:
         return steady_scale([value for value in values if value is not None], milliseconds, "ms", self.ramp)
 
@@ -52,6 +57,11 @@ class UnitMeasure:
     top: float
     ramp: str = "cool"
     lowest: bool = False
+
+    @property
+    def figure(self) -> str:
+        """What a file calls it, with its unit."""
+        return self.name + {"%": "_percent", "°C": "_c", "": ""}[self.unit] + "_w" * (self.words is watts)
 
     def scale(self, values: Iterable[float | None]) -> Scale:
         if self.top:

@@ -152,7 +152,7 @@ def core_heat(node: NodeState) -> tuple[HeatData[int], Callable[[int], str]]:
 
     row = 16
     groups = [(f"from {first}", min(row, len(percents) - first)) for first in range(0, len(percents), row)]
-    return HeatData(range(len(percents)), percents, groups, Scale(0.0, 100.0, whole, "%")), describe
+    return HeatData(range(len(percents)), percents, groups, Scale(0.0, 100.0, whole, "%"), figure="load_percent"), describe
 
 
 def load_chart(facts: Facts, node: NodeState, view: TimeView) -> ChartData:

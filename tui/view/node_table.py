@@ -161,7 +161,7 @@ def heat(facts: Facts, measure: UnitMeasure, keys: Sequence[str]) -> tuple[HeatD
     def describe(unit: Unit) -> str:
         return _unit_words(facts, measure, unit)
 
-    return HeatData(units, values, groups, measure.scale(values), frozenset(troubled)), describe
+    return HeatData(units, values, groups, measure.scale(values), frozenset(troubled), measure.figure), describe
 
 
 def _unit_words(facts: Facts, measure: UnitMeasure, unit: Unit) -> str:

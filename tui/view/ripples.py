@@ -28,7 +28,7 @@ def heat(
     values = [measure.value(row) for row in rows]
     groups = [(clean(host) or MISSING, len(list(members))) for host, members in groupby(rows, key=lambda row: row.host)]
     troubled = frozenset(row.rank for row in rows if is_problem(facts, row) and row.rank not in facts.slow_ranks)
-    data = HeatData([row.rank for row in rows], values, groups, measure.scale(values), troubled)
+    data = HeatData([row.rank for row in rows], values, groups, measure.scale(values), troubled, measure.figure)
 
     def describe(rank: int) -> str:
         row = facts.ranks.get(rank)
@@ -40,13 +40,13 @@ def heat(
     return data, describe, ((measure.title, "accent"),)
 
 
-def ripple(measure: RankMeasure, lately: Recent, order: Sequence[int], cross: float | None = None) -> RippleData:
+def ripple(facts: Facts, measure: RankMeasure, lately: Recent, order: Sequence[int], cross: float | None = None) -> RippleData:
     """The last seconds, the ranks in this order; what is not in it is not shown."""
     ranks = [rank for rank in order if rank in lately.rows]
     rows = [lately.rows[rank] for rank in ranks]
     scale = measure.scale(value for row in rows for value in row)
     caption = ((f"{measure.title} · ", "accent"), ("step ms by second", "muted"))
-    return RippleData(lately.start, lately.seconds, ranks, rows, scale, caption, cross, f"{measure.name}_s")
+    return RippleData(lately.start, lately.seconds, ranks, rows, scale, caption, cross, measure.figure, facts.origin)
 
 
 def band_chart(facts: Facts, measure: RankMeasure, lately: Recent, view: TimeView) -> ChartData:
@@ -65,6 +65,6 @@ def band_chart(facts: Facts, measure: RankMeasure, lately: Recent, view: TimeVie
         cross=view.cross,
         log=view.log,
         words=milliseconds,
-        figure=f"{measure.name}_s",
+        figure=measure.figure,
         caption=((f"{measure.title} ms · ", "accent"), ("median, p5 to p95", "muted")),
     )

@@ -35,6 +35,8 @@ class HeatData(Generic[K]):
     scale: Scale = field(default_factory=lambda: Scale(0.0, 1.0, str, ""))
     troubled: frozenset[K] = frozenset()
     """Keys with a sign of their own: something is wrong with them."""
+    figure: str = "value"
+    """What a file calls the values, with their unit, which may not be the unit they are shown in."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ class HeatMap(Panel, Generic[K]):
         """Every value, with the name of its group."""
         names = [name for name, count in self._data.groups for _ in range(count)]
         triples = zip(names, self._data.keys, self._data.values, strict=True)
-        return [{"group": name, "key": _key_words(key), f"value {self._data.scale.unit}".strip(): v} for name, key, v in triples]
+        return [{"group": name, "key": _key_words(key), self._data.figure: value} for name, key, value in triples]
 
     def selected_records(self) -> list[dict[str, object]]:
         return [{"line": self._describe(self.selected)}] if self.selected is not None else self.records()

@@ -36,6 +36,8 @@ class RippleData:
     """The moment that the crosshair is on."""
     figure: str = "value"
     """What a file calls the values, with their unit."""
+    origin: float = 0.0
+    """When the job began: a file counts seconds from there."""
 
     @property
     def cross_second(self) -> int | None:
@@ -87,10 +89,10 @@ class Ripple(Panel):
         return f"{milliseconds(min(known))} to {milliseconds(max(known))} ms" if known else MISSING
 
     def records(self) -> list[dict[str, object]]:
-        """Every second of every rank; moments in seconds since the epoch."""
+        """Every second of every rank, by when it begins: in seconds since the job's start."""
         data = self._data
-        rows = zip(data.ranks, data.rows, strict=True)
-        return [{"rank": rank, "at_s": data.start + i, data.figure: value} for rank, row in rows for i, value in enumerate(row)]
+        rows, first = zip(data.ranks, data.rows, strict=True), data.start - data.origin
+        return [{"rank": rank, "at_s": first + i, data.figure: value} for rank, row in rows for i, value in enumerate(row)]
 
     def draw_body(self, width: int, height: int) -> list[Strip]:
         data = self._data
