@@ -69,9 +69,12 @@ class GrowingIndex(Index):
     def catch_up(self) -> None:
         """Reads on for a moment, where there is more; the rest waits for the next call."""
         now = time.monotonic()
-        if self.grows and now - self._looked_at >= LOOK_S and self._read_on(now + READ_S, None):
+        if not self.grows or now - self._looked_at < LOOK_S:
+            return
+        writing = is_being_written(self._session.path)  # asked before it is read: what the writer wrote last is read then
+        if self._read_on(now + READ_S, None):
             self._looked_at = now
-            self.grows = not self._state.complete and is_being_written(self._session.path)
+            self.grows = writing and not self._state.complete
 
     def _read_on(self, deadline: float | None, progress: Callable[[float], None] | None) -> bool:
         """Whether it came to the end of what there is."""

@@ -15,7 +15,7 @@ from distmon.core.batches import told_by
 from distmon.core.clocks import note_offset, time_of
 from distmon.core.codec import UnknownKind
 from distmon.core.errors import DistmonError
-from distmon.core.events import AnyEvent
+from distmon.core.events import AnyEvent, SessionEnded
 from distmon.core.fold import apply
 from distmon.core.moments import Moment
 from distmon.core.pace import PacePoint
@@ -56,6 +56,10 @@ class Player:
         self._start = session.header.at
         self._reader = Reader(session)
         self._pending: AnyEvent | None = self._reader.next()
+        self._may_grow = self._index.grows
+        """Whether there may be more after what was read as its end."""
+        self._complete = False
+        """Whether the session had ended in good order at the moment that is shown."""
         self._now = 0.0
         self._offsets: dict[str, float] = {}
         """Of nodes' clocks, as the state of the moment has them."""
@@ -143,6 +147,11 @@ class Player:
         return self._pending is None
 
     @property
+    def cut_off(self) -> bool:
+        """Whether it stands at the end of a recording whose writer is gone and has not recorded the session's end."""
+        return self.at_end and self._reached and not (self._may_grow or self.busy or self._complete)
+
+    @property
     def by_step(self) -> bool:
         """Whether `speed` is in steps of rank 0 per second, in place of session seconds."""
         return self._by_step
@@ -175,7 +184,8 @@ class Player:
             return
         self._advance()
         self._reached = False
-        if self._pending is None and self._index.grows:
+        if self._pending is None and self._may_grow:
+            self._may_grow = self._index.grows
             self._pending = self._reader.next()
         while self._pending is not None:
             at = max(self._now, time_of(self._pending, self._offsets))
@@ -183,6 +193,7 @@ class Player:
                 break
             note_offset(self._pending, self._offsets)
             event, self._pending, self._now = self._pending, self._reader.next(), at
+            self._complete = self._complete or isinstance(event, SessionEnded)
             yield event
         self._reached, self._played_to = True, max(self._played_to, self._target)
         if self._pending is None and self._target >= self._end and not self._index.grows:
@@ -293,7 +304,7 @@ class Player:
         self._reader.close()
         self._sought, self._reader, self._pending = found
         self._offsets = dict(found.state.clock_offsets)
-        self._now = max(found.state.now, self._start)
+        self._now, self._complete = max(found.state.now, self._start), found.state.complete
 
     def _arrive_if_there(self) -> None:
         if self._going is None or (found := self._going.result()) is None:

@@ -62,6 +62,7 @@ class DistmonApp(App[int]):
     CommandPalette > Vertical { margin-top: 2; max-width: 90; }
     /* above the prompt, the replay bar and the footer */
     ToastRack { margin-bottom: 3; }
+    Cockpit.-covered Toast, CommandPalette Toast { visibility: hidden; }
     """
 
     def __init__(
@@ -94,6 +95,8 @@ class DistmonApp(App[int]):
         self._unseen_due = 0.0
         """While another moment is shown, what happens now is not looked at before."""
         self._spacing_s = SLOW_FRAME_S if environment.get("DISTMON_SLOW_LINK", "") not in ("", "0") else 0.0
+        self._cut_off = False
+        """Whether the recording ended without its session's end when it was drawn last."""
         self._more_due = False
         self._unread: str | None = None
         """What was not read of the recording when the bar was drawn last, or before."""
@@ -197,6 +200,8 @@ class DistmonApp(App[int]):
         now = time.monotonic()
         if self._measuring or now < self._rests_until or (self._behind and now - self._drawn_at < LATEST_S):
             return
+        if self.player is not None and self.player.cut_off is not self._cut_off:
+            self._cut_off, self._budget = self.player.cut_off, Budget()
         fresh = self._budget.due(self.state.events)
         if fresh is None:
             if self._bar_goes_on():
@@ -218,7 +223,7 @@ class DistmonApp(App[int]):
     def _draw(self, fresh: tuple[str, ...], measured: Facts | None = None) -> None:
         self._drawn_at = time.monotonic()
         if measured is None:
-            measured, spent = _timed_facts(self.state, self.cockpit.facts, fresh)
+            measured, spent = _timed_facts(self.state, self.cockpit.facts, fresh, self._cut_off)
             self._budget.spent(fresh, spent)
         self._show(measured)
         if self._unseen is None:
@@ -236,7 +241,7 @@ class DistmonApp(App[int]):
 
     async def _measure(self, fresh: tuple[str, ...]) -> None:
         """In a thread of its own: what walks over very many ranks. No event is taken in meanwhile, and keys are answered."""
-        measured, spent = await asyncio.to_thread(_timed_facts, self.state, self.cockpit.facts, fresh)
+        measured, spent = await asyncio.to_thread(_timed_facts, self.state, self.cockpit.facts, fresh, self._cut_off)
         self._measuring = False
         self._budget.spent(fresh, spent)
         self._draw((), measured)
@@ -434,10 +439,10 @@ class DistmonApp(App[int]):
                 yield SystemCommand(command.label, command.help, partial(self.cockpit.do, command))
 
 
-def _timed_facts(state: SessionState, before: Facts, fresh: tuple[str, ...]) -> tuple[Facts, float]:
+def _timed_facts(state: SessionState, before: Facts, fresh: tuple[str, ...], cut_off: bool) -> tuple[Facts, float]:
     """The facts, and the CPU time of this thread that they took."""
     begun = time.thread_time()
-    return facts(state, before, fresh), time.thread_time() - begun
+    return facts(state, before, fresh, cut_off=cut_off), time.thread_time() - begun
 
 
 def _timed_verdicts(state: SessionState) -> tuple[list[Verdict], float]:

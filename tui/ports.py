@@ -53,6 +53,11 @@ class Player(Protocol):
         ...
 
     @property
+    def cut_off(self) -> bool:
+        """Whether it stands at the end of a recording whose writer is gone and has not recorded the session's end."""
+        ...
+
+    @property
     def position_s(self) -> float: ...
 
     @property

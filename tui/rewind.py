@@ -107,6 +107,11 @@ class Rewind:
         return self._replay.pace
 
     @property
+    def cut_off(self) -> bool:
+        """Never: it goes on here."""
+        return False
+
+    @property
     def present(self) -> SessionState:
         return self._state
 

@@ -414,6 +414,38 @@ def test_a_recording_under_way_can_be_played(tmp_path: Path) -> None:
     recorder.close()
 
 
+@pytest.mark.parametrize("complete", [True, False])
+def test_who_follows_a_recording_is_told_when_its_writer_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, complete: bool
+) -> None:
+    monkeypatch.setattr("distmon.replay.open_index.LOOK_S", 0.0)
+    path, written, half = tmp_path / "s.jsonl", EVENTS if complete else EVENTS[:-1], len(EVENTS) // 2
+    recorder = Recorder(path)
+    for event in written[:half]:
+        recorder.write(event)
+    recorder.flush()
+    clock = Clock()
+    viewer = Viewer(player(path, clock))
+    viewer.player.seek(1e9)
+    viewer.poll()
+    assert not viewer.player.cut_off and viewer.player.behind_s is not None
+    for event in written[half:]:
+        recorder.write(event)
+    recorder.close()
+    for _ in range(4):
+        clock.now += 100.0
+        viewer.poll()
+    assert viewer.state == folded(written), "what was written last is shown"
+    assert viewer.player.behind_s is None and viewer.player.cut_off is not complete
+    viewer.player.seek(2.0)
+    viewer.poll()
+    assert not viewer.player.cut_off
+    opened = Viewer(player(path, clock))
+    opened.player.seek(1e9)
+    opened.poll()
+    assert opened.player.cut_off is not complete
+
+
 def test_a_large_job_gets_its_states_when_they_are_first_needed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("distmon.replay.recorder.FOLDED_PARTIES", 2)
     large = record(path.with_name("large" + path.name), EVENTS)

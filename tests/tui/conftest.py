@@ -82,6 +82,7 @@ class FakePlayer:
     live: bool = False
     behind_s: float | None = None
     busy: bool = False
+    cut_off: bool = False
     news: str = ""
     unread: str = ""
     pace_to: float = 56.0

@@ -138,6 +138,25 @@ async def test_a_toast_leaves_the_replay_bar_the_prompt_and_the_footer_alone(
         assert text_grid(app)[-3:] == before and any("playing" in row for row in before) and "quit" in before[-1]
 
 
+@pytest.mark.parametrize("key", ["e", "question_mark", "ctrl+p"])
+async def test_no_toast_lies_over_a_question_the_help_or_the_palette(
+    open_app: OpenApp, settle: Settle, text_grid: Grid, fake_player: type[FakePlayer], key: str
+) -> None:
+    async with open_app(EVENTS, player=fake_player(EVENTS), toasts=True) as (app, pilot, _):
+        for _ in range(2):
+            app.notify("the disk is full", title="a shows it", timeout=600)
+        await settle(pilot)
+        assert any("the disk is full" in row for row in text_grid(app))
+        await pilot.press(key)
+        app.notify("the disk is full", title="a shows it", timeout=600)
+        await pilot.pause()
+        await pilot.pause()
+        assert not any("the disk is full" in row for row in text_grid(app)[2:12])
+        await pilot.press("escape")
+        await settle(pilot)
+        assert any("the disk is full" in row for row in text_grid(app))
+
+
 def told_of(at: float) -> list[AnyEvent]:
     return [ev.NoticeGiven(at=at, severity="error", text="the disk is full"), ev.Ticked(at=at)]
 

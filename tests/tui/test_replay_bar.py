@@ -51,6 +51,26 @@ async def test_space_plays_again(open_app: OpenApp, fake_player: type[FakePlayer
         assert player.asked == ["pause", "play"]
 
 
+async def test_a_recording_that_is_cut_off_says_so_and_shows_nothing_as_going_on(
+    open_app: OpenApp, fake_player: type[FakePlayer], text_grid: Grid
+) -> None:
+    running = [event for event in EVENTS if event.at < EVENTS[0].at + 40]
+    player = fake_player(running)
+    async with open_app(running, player=player) as (app, pilot, _):
+        assert "● training" in text_grid(app)[0] and not any("▲ stale" in row for row in text_grid(app))
+        player.cut_off = True  # its writer is killed: nothing more comes
+        app.frame()
+        await pilot.pause()
+        rows = text_grid(app)
+        assert "▲ cut off" in rows[0] and "▲ cut off" in rows[-2] and any("its end was not recorded" in row for row in rows)
+        assert not any(words in row for row in rows for words in ("training", "ETA", "● n0"))
+        assert sum("▲ stale" in row for row in rows) == 2 and any("▲ n" in row and " stale " in row for row in rows), rows
+        player.cut_off = False
+        app.frame()
+        await pilot.pause()
+        assert "● training" in text_grid(app)[0]
+
+
 async def test_a_click_on_the_track_seeks_and_the_screen_shows_that_moment(
     open_app: OpenApp, fake_player: type[FakePlayer], text_grid: Grid
 ) -> None:

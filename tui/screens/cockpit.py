@@ -187,6 +187,7 @@ class Cockpit(Screen[None]):
     def rearrange(self) -> None:
         """Give every part its place, hide those without one, and draw them."""
         places = self._places(self.size.width, self.size.height)
+        self.set_class(self.helping or bool(self.question), "-covered")
         for part in self._parts():
             part.display = part.id in places
             if isinstance(part, Panel):

@@ -43,6 +43,8 @@ class Facts:
     shares: dict[str, float] | None
     ranks: dict[int, RankRow]
     verdicts: list[Verdict]
+    cut_off: bool = False
+    """Whether a recording ends here without the session's end: what comes after is not known."""
 
     @property
     def origin(self) -> float:
@@ -59,7 +61,7 @@ COSTLY = ("ranks", "verdicts", "steps")
 """The measures that walk over all ranks, in groups that can be asked for apart."""
 
 
-def facts(state: SessionState, before: Facts | None = None, costly: Collection[str] = COSTLY) -> Facts:
+def facts(state: SessionState, before: Facts | None = None, costly: Collection[str] = COSTLY, *, cut_off: bool = False) -> Facts:
     """The measures of this moment. With `before`, the costly groups that are not asked for are taken over from it."""
     generation = current_generation(state)
 
@@ -82,4 +84,5 @@ def facts(state: SessionState, before: Facts | None = None, costly: Collection[s
         shares=shares,
         ranks=ranks,
         verdicts=verdicts(state) if before is None or "verdicts" in costly else before.verdicts,
+        cut_off=cut_off,
     )

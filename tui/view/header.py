@@ -9,12 +9,12 @@ from distmon.core.finding import CALM
 from distmon.core.loss_verdicts import hang_behind
 from distmon.core.printable import clean
 from distmon.core.state import JobState
-from distmon.tui.format import MISSING, compact, duration, fit
+from distmon.tui.format import MISSING, clock, compact, duration, fit
 from distmon.tui.glyphs import STATES
 from distmon.tui.theme import Palette
 from distmon.tui.view.facts import Facts
 from distmon.tui.view.nodes import present
-from distmon.tui.view.words import job_state
+from distmon.tui.view.words import CUT_OFF, job_state
 from distmon.tui.widgets.line import Line, spread
 from distmon.tui.widgets.meter import meter
 
@@ -31,7 +31,7 @@ def header(facts: Facts, trail: Sequence[str], standing: str, palette: Palette, 
 
 def _identity(facts: Facts, trail: Sequence[str], standing: str, palette: Palette, width: int, right: Line) -> Line:
     style, job = palette.style, facts.state.job
-    glyph, role, words = job_state(job)
+    glyph, role, words = CUT_OFF if _is_open_end(facts) else job_state(job)
     line = Line([(" distmon ", style("accent", bold=True))])
     for place in trail:
         line.add("› ", style("muted")).add(clean(place) + " ", style("accent", bold=True))
@@ -50,6 +50,11 @@ def _identity(facts: Facts, trail: Sequence[str], standing: str, palette: Palett
     if room >= 8 and command:
         line.add("  " + fit(command, min(room, len(command))), style("text"))
     return spread(line, right, width, style("text"))
+
+
+def _is_open_end(facts: Facts) -> bool:
+    """Whether the recording ends here and does not tell how the job ended."""
+    return facts.cut_off and facts.state.job.status != "ended"
 
 
 def _size(facts: Facts, palette: Palette) -> Line:
@@ -81,7 +86,7 @@ def _progress(facts: Facts, palette: Palette, width: int) -> Line:
         return spread(line, right, width, style("text"))
     percent = 100 * shown
     tail = Line([(f" {percent:3.0f}%{' ' if progress.fraction is not None else ' of the epoch '} ", style("text", bold=True))])
-    if progress.fraction is not None and facts.state.job.status != "ended":
+    if progress.fraction is not None and facts.state.job.status != "ended" and not facts.cut_off:
         tail.add("ETA ", style("muted")).add(duration(progress.eta_s), style("text", bold=True))
     room = width - line.width - tail.width - right.width - 4
     if room >= 6:
@@ -94,8 +99,8 @@ def _speed(facts: Facts, palette: Palette, width: int) -> Line:
     line = Line()
     if width >= 100:
         line.add(fit(compact(facts.mean), 6, "right"), style("text")).add(" mean  ", style("muted"))
-    line.add(fit(compact(facts.rolling), 6, "right"), style("accent", bold=True))
-    return line.add(" samples/s ", style("muted"))
+    speed, role = fit(compact(facts.rolling), 6, "right"), "muted" if _is_open_end(facts) else "accent"
+    return line.add(speed, style(role, bold=role == "accent")).add(" samples/s ", style("muted"))
 
 
 def verdict(facts: Facts, palette: Palette, width: int) -> Line:
@@ -105,6 +110,8 @@ def verdict(facts: Facts, palette: Palette, width: int) -> Line:
         return _stopped(job, palette)
     if job.status == "ended" and job.exit_code != 0:
         return _failure(facts, palette)
+    if _is_open_end(facts):
+        return _open_end(facts, palette)
     if job.status == "launching":
         return _launching(facts, palette)
     if not facts.verdicts:
@@ -119,6 +126,12 @@ def verdict(facts: Facts, palette: Palette, width: int) -> Line:
     if room >= 16:
         line.add(lead, style("muted")).add(fit(clean(first.try_first), room).rstrip(), style("text"))
     return spread(line, more, width, style("text"))
+
+
+def _open_end(facts: Facts, palette: Palette) -> Line:
+    style, glyph = palette.style, STATES["warn"]
+    words = f"the recording ends here, at {clock(facts.state.now)}: its end was not recorded"
+    return Line([(f" {glyph} ", style("warn")), (words, style("warn", bold=True)), ("  all is as it was last", style("muted"))])
 
 
 def _nothing_found(facts: Facts) -> str:

@@ -18,6 +18,7 @@ from distmon.tui.view.listing import flat
 from distmon.tui.view.measures import whole
 from distmon.tui.view.node_readings import OLD_S
 from distmon.tui.view.node_table import ranks_by_node
+from distmon.tui.view.ranks import state_of as rank_word
 from distmon.tui.view.words import rank_state
 from distmon.tui.widgets.chart import ChartData, Series
 from distmon.tui.widgets.heat import Scale
@@ -99,7 +100,7 @@ def process_keys(facts: Facts, node: NodeState) -> dict[int, ProcessReading | No
 
 def process_cells(facts: Facts, processes: dict[int, ProcessReading | None], rank: int) -> Sequence[Cell]:
     process, row = processes[rank], facts.ranks.get(rank)
-    state = row.state if row is not None else MISSING
+    state = rank_word(facts, row) if row is not None else MISSING
     glyph, role = rank_state(state)
     pid = process.pid if process is not None else row.pid if row is not None else None
     return (
@@ -124,7 +125,7 @@ def process_records(facts: Facts, processes: dict[int, ProcessReading | None]) -
     found: dict[int, dict[str, object]] = {}
     for rank, process in processes.items():
         row = facts.ranks.get(rank)
-        known = {"pid": row.pid, "state": row.state, "step": row.step} if row is not None else {}
+        known = {"pid": row.pid, "state": rank_word(facts, row), "step": row.step} if row is not None else {}
         found[rank] = {"rank": rank, **known, **(to_builtins(process) if process is not None else {})}
     return found
 

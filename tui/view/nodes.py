@@ -37,9 +37,11 @@ def name_of(node: NodeState) -> str:
 
 
 def state_of(facts: Facts, node: NodeState) -> str:
-    """The one word for how a node is, on every screen: live, starting, stale, lost or left; of a live one `trouble` where a GPU
+    """The one word for how a node is, on every screen: live, starting, stale (also at a recording's cut-off end), lost or left; of a live one `trouble` where a GPU
     reports one, and `slow` where a verdict names the node."""
     status = node_status(facts.state, node)
+    if facts.cut_off and status == "live":
+        return "stale"
     if status == "live" and node.sample is not None and any(is_troubled(gpu) for gpu in node.sample.gpus):
         return "trouble"
     slow = any(verdict.host and verdict.host == node.host for verdict in facts.verdicts)

@@ -9,6 +9,7 @@ from distmon.core.state import RankState
 from distmon.tui.format import MISSING, duration, fit, milliseconds, percent
 from distmon.tui.theme import Palette
 from distmon.tui.view.facts import Facts
+from distmon.tui.view.ranks import state_of
 from distmon.tui.view.words import PHASE_NAMES, rank_state
 from distmon.tui.widgets.line import Line
 
@@ -19,7 +20,7 @@ def detail(facts: Facts, rank: int, palette: Palette, width: int) -> list[Line]:
     if row is None:
         return [Line([(f"rank {rank} is gone", palette.style("muted"))])]
     steady = steady_split(facts.state, rank)
-    lines = [*_who(row, known, palette), *_times(row, steady, palette), *_why_slow(facts, rank, palette)]
+    lines = [*_who(facts, row, known, palette), *_times(row, steady, palette), *_why_slow(facts, rank, palette)]
     lines += [
         _note(palette, f"{field} {MISSING}", reason) for field, reason in row.unseen.items() if field not in ALL_PHASES
     ]
@@ -28,10 +29,11 @@ def detail(facts: Facts, rank: int, palette: Palette, width: int) -> list[Line]:
     return lines
 
 
-def _who(row: RankRow, known: RankState | None, palette: Palette) -> list[Line]:
+def _who(facts: Facts, row: RankRow, known: RankState | None, palette: Palette) -> list[Line]:
     style = palette.style
-    glyph, role = rank_state(row.state)
-    state = Line([(f"{glyph} {clean(row.state)}", style(role, bold=True))])
+    word = state_of(facts, row)
+    glyph, role = rank_state(word)
+    state = Line([(f"{glyph} {clean(word)}", style(role, bold=True))])
     for name, value in (("host", clean(row.host)), ("local rank", known and known.local_rank), ("pid", row.pid)):
         state.add(f"  {name} ", style("muted")).add(MISSING if value in (None, "") else str(value), style("text"))
     identity = known.identity if known else None

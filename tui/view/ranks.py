@@ -64,8 +64,7 @@ def fields(facts: Facts, row: RankRow) -> dict[str, float | int | str | None]:
     recent = row.recent
     phases = [recent.phase(name) if recent else None for name in ALL_PHASES]
     times = [None if s is None else s * 1e3 for s in (recent.step_s if recent else None, *phases, row.lateness_s)]
-    state = "slow" if row.state == "training" and row.rank in facts.slow_ranks else row.state
-    return dict(zip(FIELDS, (row.rank, row.host, state, row.step, row.epoch, *times, row.samples_per_s), strict=True))
+    return dict(zip(FIELDS, (row.rank, row.host, state_of(facts, row), row.step, row.epoch, *times, row.samples_per_s), strict=True))
 
 
 _UNITS = {"ms": "step_ms", "samples": "samples_per_s"} | {
@@ -77,6 +76,13 @@ def figures(facts: Facts, ranks: Sequence[int]) -> list[dict[str, object]]:
     """The FIELDS of ranks for a file, with their units in the names."""
     found = (fields(facts, facts.ranks[rank]) for rank in ranks)
     return [{_UNITS.get(name, name): value for name, value in row.items()} for row in found]
+
+
+def state_of(facts: Facts, row: RankRow) -> str:
+    """The one word for how a rank is: of one that trains `slow` where a verdict names it, and `stale` where a recording is cut off."""
+    if row.state != "training":
+        return row.state
+    return "stale" if facts.cut_off else "slow" if row.rank in facts.slow_ranks else row.state
 
 
 def is_problem(facts: Facts, row: RankRow) -> bool:
@@ -136,11 +142,8 @@ def all_cells(facts: Facts, differing: Mapping[int, Difference], rank: int) -> S
 def cells(facts: Facts, rank: int) -> Sequence[Cell]:
     """One cell per column."""
     row = facts.ranks[rank]
-    glyph, role = rank_state(row.state)
-    words = row.state
-    slow = facts.slow_ranks.get(rank)
-    if slow is not None and row.state == "training":
-        glyph, role, words = "▲", "warn", "slow"
+    words, slow = state_of(facts, row), facts.slow_ranks.get(rank)
+    glyph, role = rank_state(words)
     recent = row.recent
     phases = {name: (milliseconds(recent.phase(name) if recent else None), "text") for name in ALL_PHASES}
     if slow is not None and slow.phase in phases:
@@ -163,13 +166,9 @@ def cells(facts: Facts, rank: int) -> Sequence[Cell]:
 
 def summary(facts: Facts) -> list[Cell]:
     """How many ranks are in which state, those that need a look first."""
-    slow = facts.slow_ranks
-    counts = Counter([row.state for row in facts.ranks.values()])
-    late = sum(rank in facts.ranks and facts.ranks[rank].state == "training" for rank in slow)
-    counts = +(counts + Counter(slow=late) - Counter(training=late))
+    counts = Counter([state_of(facts, row) for row in facts.ranks.values()])
     order = sorted(counts, key=lambda state: (state in ("training", "ended"), state))
     words: list[Cell] = []
     for state in order:
-        role = "warn" if state == "slow" else rank_state(state)[1]
-        words += [(f"{'  ' * bool(words)}{counts[state]:,} {clean(state)}", role)]
+        words += [(f"{'  ' * bool(words)}{counts[state]:,} {clean(state)}", rank_state(state)[1])]
     return words

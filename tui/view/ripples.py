@@ -11,7 +11,7 @@ from distmon.tui.format import MISSING, milliseconds
 from distmon.tui.view.chart import TimeView, events_of
 from distmon.tui.view.facts import Facts
 from distmon.tui.view.measures import RankMeasure
-from distmon.tui.view.ranks import is_problem
+from distmon.tui.view.ranks import is_problem, state_of
 from distmon.tui.widgets.chart import ChartData, Series
 from distmon.tui.widgets.heatmap import HeatData
 from distmon.tui.widgets.ripple import RippleData
@@ -35,7 +35,7 @@ def heat(
         if row is None:
             return f"rank {rank} is gone"
         value = f"{measure.title} {milliseconds(measure.value(row))} ms"
-        return f"rank {rank} on {clean(row.host) or MISSING}: {value}, {clean(row.state)}"
+        return f"rank {rank} on {clean(row.host) or MISSING}: {value}, {clean(state_of(facts, row))}"
 
     return data, describe, ((measure.title, "accent"),)
 

@@ -23,6 +23,8 @@ _RANK = {
     "starting": (STATES["busy"], "accent"),
     "training": (STATES["good"], "good"),
     "silent": (STATES["warn"], "warn"),
+    "slow": (STATES["warn"], "warn"),
+    "stale": (STATES["warn"], "warn"),
     "unmeasured": (STATES["idle"], "muted"),
     "ended": (STATES["done"], "muted"),
     "stopped": (STATES["unknown"], "muted"),
@@ -50,6 +52,10 @@ def rank_state(state: str) -> tuple[str, str]:
 
 def node_state(state: str) -> tuple[str, str]:
     return _NODE[state]
+
+
+CUT_OFF = (STATES["warn"], "warn", "cut off")
+"""(glyph, role, words) of a job at the end of a recording that does not tell how it ended."""
 
 
 def job_state(job: JobState) -> tuple[str, str, str]:

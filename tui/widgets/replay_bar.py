@@ -59,7 +59,7 @@ class ReplayBar(Canvas):
     def draw(self, width: int, height: int) -> list[Strip]:
         style, player = self.palette.style, self._player
         total = player.duration_s
-        sign = "… reading" if player.busy else "▶ playing" if player.playing else "‖ paused"
+        sign = "… reading" if player.busy else "▲ cut off" if player.cut_off else "▶ playing" if player.playing else "‖ paused"
         speed = f"{player.speed:g}" + (" st/s" if player.by_step else "x")
         line = Line([(f" {sign} ", style("accent", bold=True)), (f"{speed:>6} ", style("text", bold=True))])
         position = duration(player.position_s)
