@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from distmon.core.batches import PHASES
-from distmon.core.measures import ALL_PHASES, RankRow, current_generation
+from distmon.core.measures import ALL_PHASES, RankRow, Split, current_generation
 from distmon.core.quantiles import quantile
 from distmon.core.state import SessionState
 from distmon.core.steps import RankSteps, Totals
 
+WAIT = "exposed_communication"
+"""The phase in which a rank waits for the others."""
 METRICS = ("step", *ALL_PHASES, "late")
 """`late` is how much later than the median rank a rank comes to the collective, as in RankRow."""
 RECENT_S = 120
@@ -41,7 +43,7 @@ def recent(state: SessionState, metric: str) -> Recent:
     end = max(int(r.last_end) for r in ranks.values() if r.last_end is not None) + 1
     oldest = min(int(r.batches[0].begin) for r in ranks.values() if r.batches)
     start = max(oldest, end - RECENT_S)
-    own = {number: _row(r, "exposed_communication" if metric == "late" else metric, start, end) for number, r in ranks.items()}
+    own = {number: _row(r, WAIT if metric == "late" else metric, start, end) for number, r in ranks.items()}
     return Recent(start, end - start, _lateness(own) if metric == "late" else own)
 
 
@@ -83,17 +85,36 @@ class Difference:
 
 
 def differences(rows: Iterable[RankRow]) -> dict[int, Difference]:
-    """Of each rank whose phases were seen, over its recent steps; to be ordered by the size of `by_s`."""
+    """Of each rank whose phases were seen, over its recent steps; to be ordered by the size of `by_s`.
+
+    Who is late waits that much less for the others: the wait is named only where no other phase explains half of it.
+    """
     splits = {row.rank: row.recent for row in rows if row.recent is not None}
+    waits = _departures(splits, WAIT)
     found: dict[int, Difference] = {}
-    for phase in PHASES:
-        values = {rank: value for rank, split in splits.items() if (value := split.phase(phase)) is not None}
-        middle = quantile(sorted(values.values()), 0.5)
-        for rank, value in values.items():
-            by = value - middle if middle is not None else 0.0
+    for phase in _compared(splits):
+        for rank, by in _departures(splits, phase).items():
             if rank not in found or abs(by) > abs(found[rank].by_s):
                 found[rank] = Difference(phase, by)
+    for rank, by in waits.items():
+        cause = found.get(rank)
+        explained = cause is not None and cause.by_s * by < 0 and abs(cause.by_s) >= abs(by) / 2
+        if cause is None or (abs(by) > abs(cause.by_s) and not explained):
+            found[rank] = Difference(WAIT, by)
     return found
+
+
+def _compared(splits: Mapping[int, Split]) -> list[str]:
+    """The phases besides the wait; the rest too, where the same phases were seen of all ranks, so that it is of the same time."""
+    seen = {tuple(split.phase(phase) is None for phase in PHASES) for split in splits.values()}
+    return [phase for phase in (ALL_PHASES if len(seen) == 1 else PHASES) if phase != WAIT]
+
+
+def _departures(splits: Mapping[int, Split], phase: str) -> dict[int, float]:
+    """By how many seconds a phase of each rank is longer than that of the median rank."""
+    values = {rank: value for rank, split in splits.items() if (value := split.phase(phase)) is not None}
+    middle = quantile(sorted(values.values()), 0.5)
+    return {rank: value - middle for rank, value in values.items()} if middle is not None else {}
 
 
 def _band(values: Sequence[float | None]) -> tuple[float, float, float] | None:

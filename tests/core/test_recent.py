@@ -6,7 +6,7 @@ import pytest
 
 from distmon.core import events as ev
 from distmon.core.fold import apply
-from distmon.core.measures import rank_rows
+from distmon.core.measures import RankRow, Split, rank_rows
 from distmon.core.recent import METRICS, differences, recent
 from distmon.core.state import SessionState
 from distmon.core.synthetic import Script, session
@@ -49,9 +49,30 @@ def test_the_band_holds_the_median_and_the_late_rank_is_its_edge(state: SessionS
 
 def test_who_differs_is_told_with_the_phase_and_by_how_much(state: SessionState) -> None:
     found = differences(rank_rows(state))
-    assert found[5].phase in ("input_wait", "exposed_communication")
-    assert abs(found[5].by_s) == pytest.approx(0.04, abs=0.002)
+    assert found[5].phase == "input_wait", "that it waits less for the others comes of it"
+    assert found[5].by_s == pytest.approx(0.04, abs=0.002)
     assert max(abs(found[rank].by_s) for rank in found if rank != 5) < 0.002
+
+
+USUAL = Split(1.1, 0.002, 0.05, 1.0, 0.004, 0.044)
+
+
+@pytest.mark.parametrize(
+    ("late", "phase", "by_s"),
+    [
+        (USUAL._replace(input_wait=1.002, exposed_communication=0.0), "input_wait", 1.0),
+        (USUAL._replace(input_wait=0.602, compute=0.45, exposed_communication=0.0), "input_wait", 0.6),
+        (USUAL._replace(rest=1.044, exposed_communication=0.0), "rest", 1.0),
+        (USUAL._replace(step_s=1.6, exposed_communication=1.5), "exposed_communication", 0.5),
+        (USUAL._replace(step_s=0.5, input_wait=0.402, exposed_communication=0.0), "exposed_communication", -1.0),
+        (USUAL._replace(input_wait=0.402, exposed_communication=1.5), "exposed_communication", 0.5),
+    ],
+)
+def test_a_late_rank_is_named_by_what_makes_it_late(late: Split, phase: str, by_s: float) -> None:
+    """Steps are as long as those of the rank that is late; the others wait for it in the collective."""
+    found = differences(RankRow(r, "", None, 1, 0, "training", late if r == 7 else USUAL, 0.0, None, {}) for r in range(8))
+    assert (found[7].phase, found[7].by_s) == (phase, pytest.approx(by_s))
+    assert not any(found[rank].by_s for rank in range(7))
 
 
 def test_a_step_of_several_seconds_fills_them_all() -> None:
