@@ -68,7 +68,7 @@ def test_user_made_text_is_cleaned() -> None:
 
 
 def test_a_long_host_keeps_the_end_that_tells_it_from_others() -> None:
-    shown = [full_output_line(Kept(0, OutputLine(0.0, 1, f"gpu-node-{n:04}", "stdout", "x"), [1])) for n in (12, 13, 1)]
+    shown = [full_output_line(str, Kept(0, OutputLine(0.0, 1, f"gpu-node-{n:04}", "stdout", "x"), [1])) for n in (12, 13, 1)]
     assert [line.prefix[1][0] for line in shown] == [f"…u-node-{n:04}    1 " for n in (12, 13, 1)]
 
 

@@ -30,6 +30,7 @@ from distmon.tui.view.logs import (
     full_output_line,
     line_in_full,
     order_words,
+    output_line,
 )
 from distmon.tui.widgets.chart import Chart
 from distmon.tui.widgets.cursor_log import CursorLog
@@ -161,11 +162,14 @@ class Logs(LinesPage):
     def __init__(self, frame: Frame, name: str) -> None:
         super().__init__(frame, name)
         self.collapse = True
-        self._feed = Feed(full_output_line, KEPT_LINES, collapse=True)
+        self._feed = Feed(partial(full_output_line, self._host_label), KEPT_LINES, collapse=True)
         self._search: OutputSearch | None = None
         """Under way through the recording."""
         self._telling: Timer | None = None
         """Says how far it is."""
+
+    def _host_label(self, name: str) -> str:
+        return self.frame.facts.host_label(name)
 
     def feed(self) -> Feed[OutputLine]:
         return self._feed
@@ -220,7 +224,7 @@ class Logs(LinesPage):
             self.frame.say("this session is not recorded, and so there is nothing else to look through")
             return
         self._stop_search()
-        matcher = Feed(full_output_line, 1)
+        matcher = Feed(output_line, 1)
         matcher.set_filter(self.choices.only_rank, self.choices.filters.get("lines", ""), problems=self.choices.problems)
         words = literal_words(self.choices.filters.get("lines", ""), FIELDS)
         self._search = player.output_search(matcher.passes, words)

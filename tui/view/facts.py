@@ -22,8 +22,10 @@ from distmon.core.measures import (
     throughput,
     throughput_history,
 )
+from distmon.core.printable import clean
 from distmon.core.state import SessionState
 from distmon.core.verdicts import Verdict, verdicts
+from distmon.tui.view.hosts import common_parts
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +53,16 @@ class Facts:
         """The moment from which screens count elapsed time."""
         started = self.state.job.started
         return started.at if started else self.state.started if self.state.started is not None else self.state.now
+
+    @cached_property
+    def _common_of_hosts(self) -> tuple[str, str]:
+        known = {node.host for node in self.state.nodes.values()} | {row.host for row in self.ranks.values()}
+        return common_parts(known - {""})
+
+    def host_label(self, name: str) -> str:
+        """A host's name where room is scarce: without what the names of all hosts have in common."""
+        prefix, suffix = self._common_of_hosts
+        return clean(name.removeprefix(prefix).removesuffix(suffix))
 
     @cached_property
     def slow_ranks(self) -> dict[int, Verdict]:

@@ -285,10 +285,10 @@ def output_line(kept: Kept[OutputLine]) -> LogLine:
     return LogLine(kept.number, prefix, clean(entry.text), "text")
 
 
-def full_output_line(kept: Kept[OutputLine]) -> LogLine:
-    """With the time and the host; a line of several ranks says of how many."""
+def full_output_line(label: Callable[[str], str], kept: Kept[OutputLine]) -> LogLine:
+    """With the time and the host, whose `label` is short; a line of several ranks says of how many."""
     entry, ranks = kept.entry, len(kept.ranks)
-    host = fit_end(clean(entry.host), 12).strip()
+    host = fit_end(label(entry.host), 12).strip()
     who = f"{host:>12} {entry.rank:>4} " if ranks == 1 else f"{'×' + format(ranks, ',') + ' ranks':>17} "
     role = f"series{entry.rank % 6}" if ranks == 1 else "accent"
     stream = ("! ", "warn") if entry.output == "stderr" else ("│ ", "muted")

@@ -12,7 +12,7 @@ from distmon.tui.format import MISSING, age, compact, percent, size, watts
 from distmon.tui.view.facts import Facts
 from distmon.tui.view.filters import read_filter
 from distmon.tui.view.measures import UnitMeasure, whole
-from distmon.tui.view.nodes import is_troubled, listed, name_of, state_of
+from distmon.tui.view.nodes import is_troubled, label_of, listed, name_of, state_of
 from distmon.tui.view.words import node_state
 from distmon.tui.widgets.heatmap import HeatData
 from distmon.tui.widgets.rows import Cell
@@ -22,7 +22,7 @@ Unit = tuple[str, int, int]
 """A GPU: its node's key, its index and its instance (-1: all of it); index -1 is the node itself, which has no GPU."""
 
 COLUMNS = (
-    Column("node", "node", 12, "left", grow=3, widest=28),
+    Column("node", "node", 12, "left", grow=3, widest=28, ends=True),
     Column("state", "state", 7, "left", importance=1),
     Column("ranks", "ranks", 5, importance=5),
     Column("cpu", "cpu", 4, importance=2),
@@ -132,7 +132,7 @@ def cells(facts: Facts, ranks: Mapping[str, list[int]], key: str) -> Sequence[Ce
     }  # fmt: skip
     texts = [(words[c.key](values[c.key]), "text") for c in COLUMNS[2:]]  # type: ignore[arg-type]
     stale = "muted" if state in ("lost", "left") else "text"
-    return ((str(values["node"]), stale), (f"{glyph} {state}"[:7], role), *texts)
+    return ((label_of(facts, node), stale), (f"{glyph} {state}"[:7], role), *texts)
 
 
 def heat(facts: Facts, measure: UnitMeasure, keys: Sequence[str]) -> tuple[HeatData[Unit], Callable[[Unit], str]]:
@@ -161,7 +161,7 @@ def heat(facts: Facts, measure: UnitMeasure, keys: Sequence[str]) -> tuple[HeatD
     def describe(unit: Unit) -> str:
         return _unit_words(facts, measure, unit)
 
-    return HeatData(units, values, groups, measure.scale(values), frozenset(troubled), measure.figure), describe
+    return HeatData(units, values, groups, measure.scale(values), frozenset(troubled), measure.figure, facts.host_label), describe
 
 
 def _unit_words(facts: Facts, measure: UnitMeasure, unit: Unit) -> str:
@@ -171,11 +171,11 @@ def _unit_words(facts: Facts, measure: UnitMeasure, unit: Unit) -> str:
     state = state_of(facts, node)
     gpu = gpu_of(node, unit)
     if gpu is None:
-        return f"{name_of(node)}: {measure.title} {measure.words(measure.of_node(node))} {measure.unit}, {state}"
+        return f"{label_of(facts, node)}: {measure.title} {measure.words(measure.of_node(node))} {measure.unit}, {state}"
     name = f"gpu {gpu.index}" + ("" if gpu.instance is None else f".{gpu.instance}")
     ranks = f", rank {','.join(map(str, gpu.ranks))}" if gpu.ranks else ""
     trouble = ", ".join([*([gpu.state] if gpu.state != "ok" else []), *gpu.throttle]) or state
-    return f"{name_of(node)} {name}: {measure.title} {measure.words(measure.of_gpu(gpu))} {measure.unit}{ranks}, {trouble}"
+    return f"{label_of(facts, node)} {name}: {measure.title} {measure.words(measure.of_gpu(gpu))} {measure.unit}{ranks}, {trouble}"
 
 
 def gpu_of(node: NodeState, unit: Unit) -> GpuReading | None:

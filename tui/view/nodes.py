@@ -16,7 +16,7 @@ from distmon.core.readings import (
     reading_age_s,
 )
 from distmon.core.state import NodeState
-from distmon.tui.format import MISSING, age, compact, fit, percent, size, watts
+from distmon.tui.format import MISSING, age, compact, fit, fit_ends, percent, size, watts
 from distmon.tui.theme import Palette
 from distmon.tui.view.facts import Facts
 from distmon.tui.view.gpu_readings import SHOWN_ELSEWHERE, gpu_lines, gpu_name
@@ -34,6 +34,11 @@ SORTS = ("node", "cpu", "memory", "power", "gpu")
 
 def name_of(node: NodeState) -> str:
     return clean(node.host or node.node)
+
+
+def label_of(facts: Facts, node: NodeState) -> str:
+    """Its name where room is scarce."""
+    return facts.host_label(node.host or node.node)
 
 
 def state_of(facts: Facts, node: NodeState) -> str:
@@ -66,14 +71,14 @@ def card(facts: Facts, key: str, palette: Palette, width: int, height: int, sele
 def card_stamp(facts: Facts, key: str) -> object:
     """What a card's looks depend on: while it is the same the card need not be written again."""
     node = facts.state.nodes[key]
-    return (id(node.sample), state_of(facts, node), age(reading_age_s(facts.state, node)), node.host)
+    return (id(node.sample), state_of(facts, node), age(reading_age_s(facts.state, node)), label_of(facts, node))
 
 
 def _title(facts: Facts, node: NodeState, palette: Palette, name_width: int) -> Line:
     style = palette.style
     status = state_of(facts, node)
     glyph, role = node_state(status)
-    line = Line([(glyph + " ", style(role)), (fit(name_of(node), name_width), style("text", bold=True))])
+    line = Line([(glyph + " ", style(role)), (fit_ends(label_of(facts, node), name_width), style("text", bold=True))])
     if status != "live":
         line.add(f" {status}", style(role))
     return line
@@ -88,7 +93,7 @@ def _age(facts: Facts, node: NodeState, palette: Palette) -> Line:
 def _dense(facts: Facts, node: NodeState, palette: Palette, width: int) -> list[Line]:
     """One line: name and age always, then as many readings as fit, the most telling first."""
     style = palette.style
-    line = _title(facts, node, palette, min(max(len(name_of(node)), 8), 16, width - 6))
+    line = _title(facts, node, palette, min(max(len(label_of(facts, node)), 8), 16, width - 6))
     if node.sample is None:
         return [line.add("  no reading yet", style("muted"))]
     for field in _readings(node.sample, palette):

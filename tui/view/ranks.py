@@ -18,7 +18,7 @@ from distmon.tui.widgets.table import Column
 
 COLUMNS = (
     Column("rank", "rank", 4),
-    Column("host", "host", 9, "left", importance=3, grow=3, widest=24),
+    Column("host", "host", 9, "left", importance=3, grow=3, widest=24, ends=True),
     Column("step", "step", 6, importance=9),
     Column("duration", "step ms", 7, importance=2, grow=1, widest=10),
     Column("input_wait", "input", 6, importance=6, grow=1, widest=9),
@@ -150,7 +150,7 @@ def cells(facts: Facts, rank: int) -> Sequence[Cell]:
         phases[slow.phase] = (phases[slow.phase][0], "warn")
     return (
         (str(rank), "text"),
-        (clean(row.host) or MISSING, "text"),
+        (facts.host_label(row.host) or MISSING, "text"),
         (f"{row.step:,}" if row.step is not None else MISSING, "text"),
         (milliseconds(recent.step_s if recent else None), "text"),
         phases["input_wait"],

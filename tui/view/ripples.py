@@ -28,14 +28,14 @@ def heat(
     values = [measure.value(row) for row in rows]
     groups = [(clean(host) or MISSING, len(list(members))) for host, members in groupby(rows, key=lambda row: row.host)]
     troubled = frozenset(row.rank for row in rows if is_problem(facts, row) and row.rank not in facts.slow_ranks)
-    data = HeatData([row.rank for row in rows], values, groups, measure.scale(values), troubled, measure.figure)
+    data = HeatData([row.rank for row in rows], values, groups, measure.scale(values), troubled, measure.figure, facts.host_label)
 
     def describe(rank: int) -> str:
         row = facts.ranks.get(rank)
         if row is None:
             return f"rank {rank} is gone"
         value = f"{measure.title} {milliseconds(measure.value(row))} ms"
-        return f"rank {rank} on {clean(row.host) or MISSING}: {value}, {clean(state_of(facts, row))}"
+        return f"rank {rank} on {facts.host_label(row.host) or MISSING}: {value}, {clean(state_of(facts, row))}"
 
     return data, describe, ((measure.title, "accent"),)
 

@@ -48,7 +48,7 @@ GENERATION_COLUMNS = (
 def lane_data(facts: Facts, view: TimeView) -> LanesData:
     """One row per slot, with all lives of it."""
     found = lanes(facts.state)
-    rows = [_row(key, list(lives)) for key, lives in groupby(found, key=lambda lane: (lane.host, lane.local_rank))]
+    rows = [_row(facts, key, list(lives)) for key, lives in groupby(found, key=lambda lane: (lane.host, lane.local_rank))]
     rows = rows or _rows_of_ranks(facts)
     now = facts.state.job.ended_at if facts.state.job.ended_at is not None else facts.state.now
     end = view.end if view.end is not None else max(now, facts.origin + 1.0)
@@ -57,10 +57,10 @@ def lane_data(facts: Facts, view: TimeView) -> LanesData:
     return LanesData(rows, facts.origin, start, end, view.cross, legend)
 
 
-def _row(key: tuple[str, int], lives: list[Lane]) -> LaneRow:
+def _row(facts: Facts, key: tuple[str, int], lives: list[Lane]) -> LaneRow:
     stretches = [_stretch(s.started, s.ended, s.kind) for lane in lives for s in lane.segments]
     last = lives[-1]
-    return LaneRow(key, f"{key[0]}:{key[1]}", stretches, last.end, "bad" if last.failed else "muted")
+    return LaneRow(key, f"{facts.host_label(key[0])}:{key[1]}", stretches, last.end, "bad" if last.failed else "muted")
 
 
 def _stretch(started: float, ended: float, kind: str) -> Stretch:
@@ -82,7 +82,7 @@ def _rows_of_ranks(facts: Facts) -> list[LaneRow]:
         died = bool(rank.exit_code) and not rank.stopped
         note = "stopped" if rank.stopped else rank.signal or (f"exit {rank.exit_code}" if rank.exit_code is not None else "")
         slot = rank.local_rank if rank.local_rank is not None else rank.rank
-        rows.append(LaneRow((rank.host, slot), f"{rank.host}:{slot}", stretches, note, "bad" if died else "muted"))
+        rows.append(LaneRow((rank.host, slot), f"{facts.host_label(rank.host)}:{slot}", stretches, note, "bad" if died else "muted"))
     return rows
 
 

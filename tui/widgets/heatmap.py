@@ -12,7 +12,7 @@ from textual import events
 from textual.message import Message
 from textual.strip import Strip
 
-from distmon.tui.format import fit
+from distmon.tui.format import fit, fit_ends
 from distmon.tui.glyphs import SPARKS, STATES
 from distmon.tui.widgets.heat import UNKNOWN, Scale
 from distmon.tui.widgets.line import Line, spread
@@ -37,6 +37,8 @@ class HeatData(Generic[K]):
     """Keys with a sign of their own: something is wrong with them."""
     figure: str = "value"
     """What a file calls the values, with their unit, which may not be the unit they are shown in."""
+    label: Callable[[str], str] = str
+    """What the name of a group is on the screen."""
 
 
 @dataclass(frozen=True)
@@ -157,8 +159,8 @@ class HeatMap(Panel, Generic[K]):
         count = -(-len(self._data.groups) // layout.merged)
         for place in range(first, min(first + layout.across, count)):
             if layout.labelled:
-                name = self._data.groups[place][0]
-                line.add(fit(name, LABEL - 1) + " ", style("muted"))
+                name = self._data.label(self._data.groups[place][0])
+                line.add(fit_ends(name, LABEL - 1) + " ", style("muted"))
             elif place > first and layout.gap:
                 line.add(" " * layout.gap, style("text"))
             for cell in range(layout.span):
