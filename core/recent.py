@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from distmon.core.batches import PHASES
 from distmon.core.measures import ALL_PHASES, RankRow, Split, current_generation
@@ -28,6 +29,8 @@ class Recent:
     start: int
     seconds: int
     rows: dict[int, Row]
+    limit: Literal["", "steps", "seconds"] = ""
+    """Why there is no more: of RECENT_STEPS, of RECENT_S; empty where it is all that the generation did."""
 
     def band(self) -> list[tuple[float, float, float] | None]:
         """(p5, median, p95) over ranks of each second."""
@@ -44,7 +47,8 @@ def recent(state: SessionState, metric: str) -> Recent:
     oldest = min(int(r.batches[0].begin) for r in ranks.values() if r.batches)
     start = max(oldest, end - RECENT_S)
     own = {number: _row(r, WAIT if metric == "late" else metric, start, end) for number, r in ranks.items()}
-    return Recent(start, end - start, _lateness(own) if metric == "late" else own)
+    limit: Literal["", "steps", "seconds"] = "steps" if any(r.sums[0] > r.kept_steps for r in ranks.values()) else ""
+    return Recent(start, end - start, _lateness(own) if metric == "late" else own, "seconds" if start > oldest else limit)
 
 
 def _row(rank: RankSteps, metric: str, start: int, end: int) -> Row:

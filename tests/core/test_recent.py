@@ -83,6 +83,17 @@ def test_a_step_of_several_seconds_fills_them_all() -> None:
     apply(state, batch)
     found = recent(state, "step")
     assert (found.start, found.rows[0]) == (10, [4.0] * 5)
+    assert found.limit == ""
+
+
+def test_why_there_is_no_more_is_told(state: SessionState) -> None:
+    assert recent(state, "step").limit == ""
+    for step_s, limit, seconds in ((0.1, "steps", range(25, 29)), (1.0, "seconds", range(120, 121))):
+        long = SessionState()
+        for event in session(Script(ranks=2, nodes=1, seconds=200, step_s=step_s)):
+            apply(long, event)
+        found = recent(long, "step")
+        assert found.limit == limit and found.seconds in seconds
 
 
 def test_nothing_is_told_before_the_first_step() -> None:

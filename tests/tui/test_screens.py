@@ -191,6 +191,16 @@ async def test_a_screen_that_is_not_shown_costs_nothing(open_app: OpenApp, monke
 # --- ranks --------------------------------------------------------------------------------------------------------
 
 
+async def test_ranks_say_that_only_the_last_steps_are_kept_over_time(open_app: OpenApp, text_grid: Grid) -> None:
+    async with open_app(RUNNING, size=(120, 40)) as (app, pilot, _):
+        await pilot.press("f4")
+        assert any("time × rank, last 256 steps" in row for row in text_grid(app))
+        assert any("late ms · last 256 steps" in row for row in text_grid(app))
+        for key in ("w", "less_than_sign", "w", "w", "greater_than_sign"):
+            await pilot.press(key)
+            assert app.cockpit.note == "that is all that is kept of ranks over time: last 256 steps", key
+
+
 async def test_ranks_show_who_differs_first_and_one_rank_is_selected_in_all_panels(
     open_app: OpenApp, text_grid: Grid
 ) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import ClassVar
 
-from distmon.core.recent import differences, recent
+from distmon.core.recent import Recent, differences, recent
 from distmon.tui.bindings import bindings_for
 from distmon.tui.screens.arrange import Rows, is_boxed
 from distmon.tui.screens.overview import departure
@@ -25,6 +25,9 @@ from distmon.tui.widgets.table import Table
 from distmon.tui.widgets.text_panel import TextPanel
 
 
+OVER_TIME = "time × rank"
+
+
 class Ranks(Page):
     """Heat map, band over ranks, time x rank, and the table. One rank is selected in all of them."""
 
@@ -39,8 +42,10 @@ class Ranks(Page):
         self.choices.focused = "ranks"
         self.choices.sorts = {"ranks": ("differs", True)}
         self.heat: HeatMap[int] = HeatMap("every rank", 1, empty="no rank has started yet", id="heat")
+        self._lately = Recent(0, 0, {})
+        """What is known over time."""
         self.band = Chart("over ranks", 2, id="band")
-        self.ripple = Ripple("time × rank", 3, empty="no steps yet", id="ripple")
+        self.ripple = Ripple(OVER_TIME, 3, empty="no steps yet", id="ripple")
         self.table: Table[int] = Table("ranks", 4, ranks.ALL_COLUMNS, empty="no rank has started yet", id="ranks")
         self.details = TextPanel("details", 0, id="details")
         self.panels = {"heat": self.heat, "band": self.band, "ripple": self.ripple, "ranks": self.table}
@@ -71,7 +76,9 @@ class Ranks(Page):
         if "heat" in shown:
             self.heat.show(*ripples.heat(facts, measure, keys if text or problems else None))
         if {"ripple", "band"} & shown:
-            lately = recent(facts.state, measure.name)
+            lately = self._lately = recent(facts.state, measure.name)
+            reach = ripples.reach_words(lately)
+            self.ripple.title = f"{OVER_TIME}, {reach}" if reach else OVER_TIME
             self.band.show(ripples.band_chart(facts, measure, lately, self.time_view))
             self.ripple.show(ripples.ripple(facts, measure, lately, keys, self.frame.cross))
         if "ranks" in shown:
@@ -120,6 +127,22 @@ class Ranks(Page):
             panel.open_selected()
         else:
             self._open(self.table.model.selected)
+
+    def next_window(self, by: int = 1) -> None:
+        super().next_window(by)
+        self._tell_reach()
+
+    def pan(self, seconds: float) -> None:
+        if not self._tell_reach():
+            super().pan(seconds)
+
+    def _tell_reach(self) -> bool:
+        """Says so where there is no more to show than is shown."""
+        window = self.time_view.window_s
+        if window is not None and window < self._lately.seconds:
+            return False
+        self.frame.say(f"that is all that is kept of ranks over time: {ripples.reach_words(self._lately) or 'every step'}")
+        return True
 
     def action_next_metric(self) -> None:
         self.choices.metric = (self.choices.metric + 1) % len(RANK_MEASURES)

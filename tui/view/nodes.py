@@ -28,6 +28,8 @@ from distmon.tui.widgets.meter import cores, load_role, meter, sparkline
 HEIGHTS = (9, 6, 5, 4, 3, 2, 1)
 """A card is one line, two, or a block with a meter per line and a blank below; the tallest has the last minutes too."""
 HISTORY_HEIGHT = 9
+_STATUS_WIDTH = len(" trouble")
+"""Kept free in a card of one line, so that the readings stay where they are when the word comes."""
 _UTILIZATION_MEANS = "the share of time in which any kernel ran, however small"
 SORTS = ("node", "cpu", "memory", "power", "gpu")
 
@@ -93,7 +95,8 @@ def _age(facts: Facts, node: NodeState, palette: Palette) -> Line:
 def _dense(facts: Facts, node: NodeState, palette: Palette, width: int) -> list[Line]:
     """One line: name and age always, then as many readings as fit, the most telling first."""
     style = palette.style
-    line = _title(facts, node, palette, min(max(len(label_of(facts, node)), 8), 16, width - 6))
+    name_width = min(max(len(label_of(facts, node)), 8), 16, width - 6)
+    line = _title(facts, node, palette, name_width).pad(2 + name_width + _STATUS_WIDTH, style("text"))
     if node.sample is None:
         return [line.add("  no reading yet", style("muted"))]
     for field in _readings(node.sample, palette):

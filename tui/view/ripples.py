@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 
 from distmon.core.printable import clean
-from distmon.core.recent import Recent
+from distmon.core.recent import RECENT_S, Recent
+from distmon.core.steps import RECENT_STEPS
 from distmon.tui.format import MISSING, milliseconds
 from distmon.tui.view.chart import TimeView, events_of
 from distmon.tui.view.facts import Facts
@@ -49,6 +50,11 @@ def ripple(facts: Facts, measure: RankMeasure, lately: Recent, order: Sequence[i
     return RippleData(lately.start, lately.seconds, ranks, rows, scale, caption, cross, measure.figure, facts.origin)
 
 
+def reach_words(lately: Recent) -> str:
+    """What is shown over time, where that is not all; empty where it is."""
+    return {"": "", "steps": f"last {RECENT_STEPS} steps", "seconds": f"last {RECENT_S} s"}[lately.limit]
+
+
 def band_chart(facts: Facts, measure: RankMeasure, lately: Recent, view: TimeView) -> ChartData:
     """Median of the ranks over the last seconds, with the band from p5 to p95."""
     bands = lately.band()
@@ -66,5 +72,5 @@ def band_chart(facts: Facts, measure: RankMeasure, lately: Recent, view: TimeVie
         log=view.log,
         words=milliseconds,
         figure=measure.figure,
-        caption=((f"{measure.title} ms · ", "accent"), ("median, p5 to p95", "muted")),
+        caption=((f"{measure.title} ms · ", "accent"), (" · ".join(filter(None, (reach_words(lately), "median, p5 to p95"))), "muted")),
     )
