@@ -24,6 +24,11 @@ NEWEST_KEPT = 5
 SUFFIXES = (".jsonl", ".jsonl.zst")
 
 
+def label(path: Path) -> str:
+    """A recording's name without its ending."""
+    return next((path.name.removesuffix(suffix) for suffix in SUFFIXES if path.name.endswith(suffix)), path.name)
+
+
 def sessions_folder(environment: Mapping[str, str] = os.environ) -> Path:
     """The folder of automatic recordings, which need not exist yet."""
     state = environment.get("XDG_STATE_HOME", "")

@@ -98,7 +98,7 @@ async def test_panels_grow_with_ranks_and_nodes_that_come_later(open_app: OpenAp
         app.frame()
         await pilot.pause()
         rows = text_grid(app)
-        for text in ("▲ node-000", " slow     cpu", "● node-001          cpu", "   0 node-000", "   1 node-000"):
+        for text in ("▲ node-000", " slow  cpu", "● node-001       cpu", "   0 node-000", "   1 node-000"):
             assert any(text in row for row in rows), text
         assert landing(app).ranks.size.height >= 4
 

@@ -7,9 +7,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
-from distmon.core.events import AnyEvent
+from distmon.core.events import AnyEvent, JobEnded, SessionEnded
 from distmon.core.synthetic import Script, session
 from distmon.replay.index import index_path
 from distmon.replay.marks import NamedMark, marks_path, save_marks
@@ -79,14 +80,51 @@ async def test_when_it_was_last_written_and_both_ends_of_a_long_name_are_shown(
         long = folder / f"2026-01-04T10-00-{'resnet-' * 14}{letter}.jsonl.zst"
         long.write_bytes(two[0].read_bytes())
         os.utime(long, (1_700_086_400, 1_700_086_400))
-    async with open_app(size=(100, 40)) as (app, pilot, _):
+    async with open_app(size=(120, 40)) as (app, pilot, _):
         await pilot.press("o")
         await settle(pilot)
         rows = text_grid(app)
-        shown = [row for row in rows if "2026-01-04T10" in row and "…" in row]
-        assert len(shown) == 2 and {"a.jsonl.zst" in shown[0], "b.jsonl.zst" in shown[0]} == {True, False}
+        shown = [row for row in rows if "2026-01-04" in row and "…" in row]
+        assert len(shown) == 2 and {"-a " in shown[0], "-b " in shown[0]} == {True, False}
         assert any("last write" in row for row in rows)
         assert all(time.strftime("%Y-%m-%d %H:%M", time.localtime(1_700_086_400)) in row for row in shown)
+
+
+async def test_at_80_columns_the_jobs_names_and_how_they_ended_are_shown(
+    open_app: OpenApp, settle: Settle, text_grid: Grid, folder: Path
+) -> None:
+    """The date and the session of an automatic recording's name stand elsewhere; its job's name does not."""
+    *others, ended, complete = EVENTS
+    assert isinstance(ended, JobEnded) and isinstance(complete, SessionEnded)
+    endings: dict[str, list[AnyEvent]] = {
+        "ended": [ended, complete],
+        "failed": [msgspec.structs.replace(ended, exit_code=1, reason="failed"), complete],
+        "stopped": [msgspec.structs.replace(ended, exit_code=143, reason="stopped"), complete],
+        "cut off": [],
+        "running": [],
+    }
+    for number, (word, ending) in enumerate(endings.items()):
+        recorder = Recorder(folder / f"2026-11-29T14-05-0{number}-train-{word.replace(' ', '-')}-00000000000{number}.jsonl.zst")
+        for event in [*others, *ending]:
+            recorder.write(event)
+        recorder.flush()
+        if word == "running":
+            running = recorder
+        else:
+            recorder.close()
+    async with open_app(size=(80, 24)) as (app, pilot, _):
+        await pilot.press("o")
+        await app.workers.wait_for_complete()
+        await settle(pilot)
+        rows = text_grid(app)
+        for word, sign in (("ended", "✔"), ("failed", "✖"), ("stopped", "○"), ("cut off", "▲"), ("running", "●")):
+            name = f"train-{word.replace(' ', '-')} "
+            assert any(name in row and f"{sign} {word}" in row and row.count("2023-11-1") == 1 for row in rows), (word, rows)
+        running.close()
+        await pilot.press("f2", "o")
+        await app.workers.wait_for_complete()
+        await settle(pilot)
+        assert any("train-running " in row and "▲ cut off" in row for row in text_grid(app))
 
 
 @pytest.mark.usefixtures("two")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -13,6 +15,7 @@ from distmon.tui.glyphs import STATES, ascii_only, to_ascii
 from distmon.tui.theme import PALETTES, Palette
 from distmon.tui.view.words import SEVERITY, job_state, node_state, rank_state
 
+ROOT = Path(__file__).parent.parent.parent
 WORDS = (
     "text", "muted", "accent", "good", "warn", "bad", "input_wait", "compute", "exposed_communication", "optimizer", "rest",
 )  # fmt: skip
@@ -37,6 +40,21 @@ def test_words_have_a_contrast_of_4_5(palette: Palette) -> None:
     colours = {role: getattr(palette, role) for role in WORDS} | {f"series{i}": c for i, c in enumerate(palette.series)}
     for (role, colour), ground in itertools.product(colours.items(), ("background", "raised", "selected")):
         assert contrast(colour, getattr(palette, ground)) >= 4.5, (role, ground)
+
+
+def test_every_character_that_is_written_anywhere_has_a_stand_in() -> None:
+    """Also the framework's sign of a search, which takes two cells."""
+    missing: dict[str, set[str]] = {}
+    for path in (path for room in ("tui", "core", "replay", "launcher", "agent") for path in (ROOT / room).rglob("*.py")):
+        tree = ast.parse(path.read_text())
+        docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+                for character in filter(str.isprintable, node.value):
+                    if "?" in to_ascii(character) and character != "?":
+                        missing.setdefault(character, set()).add(path.name)
+    assert not missing
+    assert to_ascii("🔎›") == "> >"
 
 
 def test_states_differ_by_shape_and_still_do_in_ascii() -> None:

@@ -17,12 +17,13 @@ from distmon.core.fold import apply
 from distmon.core.printable import clean
 from distmon.core.state import SessionState
 from distmon.replay.open_index import open_index
+from distmon.replay.paths import label
 from distmon.replay.player import FASTEST, SLOWEST, NotReadYet, Player
 from distmon.replay.recorder import is_being_written
 from distmon.replay.session_file import Notes, SessionFile, open_session
 from distmon.tui import splash
 from distmon.tui.cli.onward import Left, go_on, left
-from distmon.tui.cli.sessions import SESSION_HELP, label, resolve
+from distmon.tui.cli.sessions import SESSION_HELP, resolve
 from distmon.tui.format import duration
 from distmon.tui.moment import MOMENTS, moment_named, seconds_of
 from distmon.tui.plain import PlainView, summary_lines

@@ -14,6 +14,7 @@ from distmon.core.state import SessionState
 from distmon.core.summary import samples_per_epoch
 from distmon.core.timeline import Timeline
 from distmon.launcher.sweep import Sweep
+from distmon.replay.paths import label
 from distmon.replay.report import model
 from distmon.replay.report.plots import Plots, plots
 from distmon.replay.report.scaling import scaling_report
@@ -22,7 +23,7 @@ from distmon.replay.report.summarise import summarise
 from distmon.replay.report.timeline import add_timeline
 from distmon.replay.report.words import count
 from distmon.replay.session_file import load_state
-from distmon.tui.cli.sessions import label, warn
+from distmon.tui.cli.sessions import warn
 
 
 @dataclass(frozen=True, slots=True)

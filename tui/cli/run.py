@@ -31,12 +31,12 @@ from distmon.launcher.rundir import job_directory
 from distmon.launcher.settings import FILE_NAME as SETTINGS_NAME
 from distmon.launcher.settings import completed, load_settings, preset_words
 from distmon.launcher.spec import LOST_AFTER_S, JobSpec
-from distmon.replay.paths import new_recording, remove_recording
+from distmon.replay.paths import label, new_recording, remove_recording
 from distmon.tui.cli.doctor import show_check
 from distmon.tui.cli.onward import Left, go_on, left
 from distmon.tui.cli.record import SUMMARIES_HELP
 from distmon.tui.cli.replay import opening
-from distmon.tui.cli.sessions import label, resolve
+from distmon.tui.cli.sessions import resolve
 from distmon.tui.job import LaunchedJob, new_session_id
 from distmon.tui.plain import PlainView, summary_lines
 from distmon.tui.terminal import can_show_app, run_app

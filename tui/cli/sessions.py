@@ -67,11 +67,6 @@ def _in_order(path: Path) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", path.name)]
 
 
-def label(path: Path) -> str:
-    """A recording's name without its ending."""
-    return next((path.name.removesuffix(suffix) for suffix in SUFFIXES if path.name.endswith(suffix)), path.name)
-
-
 def warn(path: Path, notes: Notes) -> list[str]:
     """Says on standard error, and returns, what of a recording could not be read."""
     sentences = [clean(sentence) for sentence in notes.sentences()]

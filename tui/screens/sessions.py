@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -16,7 +17,7 @@ from distmon.core.epoch_comparison import epoch_run
 from distmon.core.errors import DistmonError
 from distmon.core.held import FindingsHeld
 from distmon.core.printable import clean
-from distmon.replay.glance import Glance, glance
+from distmon.replay.glance import Glance, glance, outcome
 from distmon.replay.paths import recordings, remove_recording, sessions_folder
 from distmon.replay.report import compare as comparing
 from distmon.replay.report.render import to_text
@@ -77,10 +78,24 @@ class Sessions(Page):
             found[str(path)] = before if before is not None and same else glance(path, info)
         self._known = found
         self.redraw()
+        self._look_at_ends([one for one in found.values() if not one.trouble and one.outcome in ("", "running")])
+
+    @work(thread=True, exclusive=True, group="ends")
+    def _look_at_ends(self, wanted: Sequence[Glance]) -> None:
+        """How they ended: some megabytes are unpacked for that."""
+        found = {}
+        for one in wanted:
+            with suppress(DistmonError):  # it went meanwhile
+                found[str(one.path)] = replace(one, outcome=outcome(one.path))
+        self.app.call_from_thread(self._took_ends, found)
+
+    def _took_ends(self, found: Mapping[str, Glance]) -> None:
+        self._known |= {key: one for key, one in found.items() if key in self._known}
+        self.redraw()
 
     def draw_parts(self, facts: Facts, shown: set[str]) -> None:
         base = self._known.get(self.base or "")
-        caption = [(f"base {base.path.name}", "accent")] if base is not None else []
+        caption = [(f"base {view.name_of(base.path)}", "accent")] if base is not None else []
         self.list_rows(self.table, view.records(self._known), partial(view.cells, self._known, self.base), caption)
         self.text.show(partial(view.text_lines, self._said), title=self._title)
 

@@ -28,8 +28,8 @@ from distmon.tui.widgets.meter import cores, load_role, meter, sparkline
 HEIGHTS = (9, 6, 5, 4, 3, 2, 1)
 """A card is one line, two, or a block with a meter per line and a blank below; the tallest has the last minutes too."""
 HISTORY_HEIGHT = 9
-_STATUS_WIDTH = len(" trouble")
-"""Kept free in a card of one line, so that the readings stay where they are when the word comes."""
+_STATUS_WIDTH = len("stale")
+"""Kept free in a card of one line, so that the readings stay where they are when the word comes; a longer one is cut."""
 _UTILIZATION_MEANS = "the share of time in which any kernel ran, however small"
 SORTS = ("node", "cpu", "memory", "power", "gpu")
 
@@ -76,14 +76,15 @@ def card_stamp(facts: Facts, key: str) -> object:
     return (id(node.sample), state_of(facts, node), age(reading_age_s(facts.state, node)), label_of(facts, node))
 
 
+def _name(facts: Facts, node: NodeState, palette: Palette, width: int) -> Line:
+    glyph, role = node_state(state_of(facts, node))
+    name = fit_ends(label_of(facts, node), width)
+    return Line([(glyph + " ", palette.style(role)), (name, palette.style("text", bold=True))])
+
+
 def _title(facts: Facts, node: NodeState, palette: Palette, name_width: int) -> Line:
-    style = palette.style
-    status = state_of(facts, node)
-    glyph, role = node_state(status)
-    line = Line([(glyph + " ", style(role)), (fit_ends(label_of(facts, node), name_width), style("text", bold=True))])
-    if status != "live":
-        line.add(f" {status}", style(role))
-    return line
+    line, status = _name(facts, node, palette, name_width), state_of(facts, node)
+    return line.add(f" {status}", palette.style(node_state(status)[1])) if status != "live" else line
 
 
 def _age(facts: Facts, node: NodeState, palette: Palette) -> Line:
@@ -96,12 +97,14 @@ def _dense(facts: Facts, node: NodeState, palette: Palette, width: int) -> list[
     """One line: name and age always, then as many readings as fit, the most telling first."""
     style = palette.style
     name_width = min(max(len(label_of(facts, node)), 8), 16, width - 6)
-    line = _title(facts, node, palette, name_width).pad(2 + name_width + _STATUS_WIDTH, style("text"))
     if node.sample is None:
-        return [line.add("  no reading yet", style("muted"))]
+        return [_title(facts, node, palette, name_width).add("  no reading yet", style("muted"))]
+    line, status, gap = _name(facts, node, palette, name_width), state_of(facts, node), " "
+    line.add(f" {fit(status if status != 'live' else '', _STATUS_WIDTH)}", style(node_state(status)[1]))
     for field in _readings(node.sample, palette):
-        if line.width + field.width + 6 <= width:
-            line.add("  ", style("text")).extend(field)
+        if line.width + len(gap) + field.width + 4 <= width:
+            line.add(gap, style("text")).extend(field)
+            gap = "  "
     return [spread(line, _age(facts, node, palette), width, style("text"))]
 
 

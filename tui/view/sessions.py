@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from distmon.core.printable import clean
 from distmon.replay.glance import Glance
+from distmon.replay.paths import label
 from distmon.tui.format import MISSING, duration, size
+from distmon.tui.glyphs import STATES
 from distmon.tui.theme import Palette
 from distmon.tui.widgets.line import Line
 from distmon.tui.widgets.rows import Cell
 from distmon.tui.widgets.table import Column
 
 COLUMNS = (
-    Column("name", "recording", 24, "left", grow=3, widest=64, ends=True),
+    Column("name", "recording", 20, "left", grow=3, widest=64, ends=True),
+    Column("outcome", "outcome", 9, "left", importance=1),
     Column("started", "started", 16, importance=2, figure="started_at_s"),
-    Column("written", "last write", 16, importance=3, figure="last_write_at_s"),
-    Column("length", "after", 9, importance=6, figure="last_write_after_s"),
+    Column("length", "after", 9, importance=3, figure="last_write_after_s"),
     Column("ranks", "ranks", 5, importance=4),
     Column("size", "size", 8, importance=5, figure="size_bytes"),
-    Column("command", "command", 16, "left", importance=7, grow=4, widest=80),
+    Column("command", "command", 16, "left", importance=6, grow=4, widest=80),
+    Column("written", "last write", 16, importance=7, figure="last_write_at_s"),
 )
+OUTCOMES = {
+    "ended": (STATES["done"], "muted"), "running": (STATES["good"], "good"), "cut off": (STATES["warn"], "warn"),
+    "stopped": (STATES["idle"], "muted"), "failed": (STATES["bad"], "bad"), "lost": (STATES["bad"], "bad"),
+}  # fmt: skip
+_MADE = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-(.+)-[0-9a-f]{12}(-\d+)?")
+"""The name of an automatic recording: when it began, what ran, the session, and which start of it."""
 EMPTY = "no recording yet: distmon run makes one of every job"
 HINT = (
     "Enter   open the selected recording on these screens",
@@ -42,6 +53,7 @@ def records(known: dict[str, Glance]) -> dict[str, dict[str, object]]:
             "started_at_s": found.started,
             "last_write_at_s": found.changed,
             "last_write_after_s": None if found.started is None else found.changed - found.started,
+            "outcome": found.outcome or None,
             "ranks": found.ranks,
             "size_bytes": found.size_bytes,
             "command": " ".join(found.command),
@@ -53,19 +65,29 @@ def records(known: dict[str, Glance]) -> dict[str, dict[str, object]]:
 
 def cells(known: dict[str, Glance], base: str | None, key: str) -> Sequence[Cell]:
     found = known[key]
-    name: Cell = (clean(found.path.name), "accent" if key == base else "text")
+    name: Cell = (name_of(found.path), "accent" if key == base else "text")
+    glyph, role = OUTCOMES.get(found.outcome, (MISSING, "muted"))
+    outcome: Cell = (f"{glyph} {found.outcome}".strip(), role)
     if found.started is None:
         written, missing = (_moment(found.changed), "muted"), (MISSING, "muted")
-        return (name, missing, written, missing, missing, (size(found.size_bytes), "muted"), (clean(found.trouble), "warn"))
+        trouble, large = (clean(found.trouble), "warn"), (size(found.size_bytes), "muted")
+        return (name, missing, missing, missing, missing, large, trouble, written)
     return (
         name,
+        outcome,
         (_moment(found.started), "text"),
-        (_moment(found.changed), "text"),
         (duration(found.changed - found.started), "text"),
         (MISSING if found.ranks is None else str(found.ranks), "text"),
         (size(found.size_bytes), "muted"),
         (clean(" ".join(found.command)) or "no job: only nodes were watched", "muted"),
+        (_moment(found.changed), "text"),
     )
+
+
+def name_of(path: Path) -> str:
+    """What a recording is called in the list, beside when it began: of an automatic one the job's name."""
+    made = _MADE.fullmatch(name := label(path))
+    return clean(f"{made[1]}{made[2] or ''}" if made else name)
 
 
 def _moment(at: float) -> str:
