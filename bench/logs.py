@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -71,7 +72,7 @@ def view(player: Player, what: str) -> None:
         player.seek(dice.uniform(0, player.duration_s))
         state = player.take_state()
         assert state is not None
-        feed = Feed(full_output_line, KEPT_LINES, collapse=True)
+        feed = Feed(partial(full_output_line, str), KEPT_LINES, collapse=True)
         page = feed.update(state.output)
         assert [page[number] for number in range(len(page) - PAGE_LINES, len(page))]
         seeks.append(time.process_time() - begun)
@@ -99,7 +100,7 @@ def second(number: int) -> Iterator[AnyEvent]:
 
 def record(path: Path, megabytes: int) -> tuple[int, int, float, float]:
     """(seconds, lines, CPU seconds, growth of the peak in MB)."""
-    state, feed, number, early = SessionState(), Feed(full_output_line, KEPT_LINES, collapse=True), 0, 0
+    state, feed, number, early = SessionState(), Feed(partial(full_output_line, str), KEPT_LINES, collapse=True), 0, 0
     begun, size = time.process_time(), megabytes * 1_000_000
     with Recorder(path) as recorder:
         first: list[AnyEvent] = [
@@ -121,7 +122,7 @@ def record(path: Path, megabytes: int) -> tuple[int, int, float, float]:
 
 
 def look(player: Player, text: str, at: float) -> bool:
-    matcher = Feed(full_output_line, 1)
+    matcher = Feed(partial(full_output_line, str), 1)
     matcher.set_filter(None, text)
     return player.output_search(matcher.passes, literal_words(text, FIELDS)).earlier(at) is not None
 

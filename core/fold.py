@@ -555,6 +555,7 @@ def _say_again(state: SessionState, at: float, text: str, rank: int, topic: str)
     for back in range(1, min(REPEATED_WITHIN_LINES, len(state.log)) + 1):
         entry = state.log[-back]
         if entry.topic == topic and at - entry.at <= REPEATED_WITHIN_S:
+            entry.first_at = entry.at if entry.first_at is None else entry.first_at
             entry.at, entry.text, entry.count = at, text, entry.count + 1
             return
     state.log.append(LogEntry(at, "info", text, rank, topic=topic))

@@ -225,6 +225,8 @@ class LogEntry:
     """What the line is counted by; empty for what stands alone."""
     count: int = 1
     """So many times; `at` and `text` are of the last."""
+    first_at: float | None = None
+    """When it came first, which is its place in the log; None of what came once."""
 
 
 class OutputLine(NamedTuple):

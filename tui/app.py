@@ -345,6 +345,9 @@ class DistmonApp(App[int]):
         if self.rights.served:
             self.cockpit.say("from a browser no file is written; y copies")
             return
+        if self.rights.refusal:
+            self.cockpit.say("read-only: no file is written; y copies")
+            return
         words = {"s": "svg", "h": "html", "t": "text", "c": "csv", "j": "json"}
         answers = {key: (kind.upper() if kind != "text" else "text", partial(self._save, kind)) for key, kind in words.items()}
         self.cockpit.choose("Save this screen as SVG, HTML or text,\nor the focused panel's data as CSV or JSON", answers)
@@ -427,10 +430,10 @@ class DistmonApp(App[int]):
                 await self.cockpit.do(command)
 
     def action_command_palette(self) -> None:
-        from distmon.tui.screens.palette import OncePalette
+        from distmon.tui.screens.palette import Commands, OncePalette
 
         if self.screen is self.cockpit:
-            self.push_screen(OncePalette(id="--command-palette"))
+            self.push_screen(OncePalette([Commands], id="--command-palette"))
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """The palette offers every command of the table, under its own name."""

@@ -153,6 +153,16 @@ def watts(value: float | None) -> str:
     return f"{value:.0f}W" if value < 999.5 else f"{value / 1e3:.1f}kW"
 
 
+def joules(value: float | None) -> str:
+    """Energy: 850 J, 22.3 kJ, 1.2 MJ."""
+    if value is None:
+        return MISSING
+    for limit, divisor, unit in ((999.5, 1, "J"), (999.5e3, 1e3, "kJ"), (999.5e6, 1e6, "MJ")):
+        if value < limit:
+            return f"{compact(value / divisor)} {unit}"
+    return f"{compact(value / 1e9)} GJ"
+
+
 def clock(wall_seconds: float | None) -> str:
     """A moment as local time of day, HH:MM:SS."""
     return "--:--:--" if wall_seconds is None else time.strftime("%H:%M:%S", time.localtime(wall_seconds))

@@ -11,7 +11,7 @@ from distmon.core.measures import ALL_PHASES, node_means
 from distmon.core.printable import clean
 from distmon.core.readings import memory_percent
 from distmon.core.state import NodeState, SessionState
-from distmon.tui.format import MISSING, compact, duration, milliseconds, percent, span, watts
+from distmon.tui.format import MISSING, compact, duration, joules, milliseconds, percent, span, watts
 from distmon.tui.view.facts import Facts, facts
 from distmon.tui.view.words import PHASE_NAMES, job_state
 
@@ -23,6 +23,8 @@ class PlainView:
     """Turns a state that grows into lines: each event once, and how far the job is every so often."""
 
     every_s: float = PROGRESS_EVERY_S
+    timed: bool = True
+    """Whether lines of progress begin with the time since the job's start."""
     _last_event: object = None
     _next_progress: float = 0.0
     _verdict: str = field(default="")
@@ -35,7 +37,7 @@ class PlainView:
             self._next_progress = state.now + self.every_s
         if state.job.status == "running" and state.now >= self._next_progress:
             moment = facts(state)
-            result.append(progress_line(moment))
+            result.append(progress_line(moment, timed=self.timed))
             self._next_progress = state.now + self.every_s
             verdict = next((v for v in moment.verdicts if v.kind != "pause"), None)
             if verdict is not None and verdict.kind != self._verdict:
@@ -54,10 +56,10 @@ class PlainView:
         return new[::-1]
 
 
-def progress_line(moment: Facts) -> str:
+def progress_line(moment: Facts, *, timed: bool = True) -> str:
     """epoch 3/10  step 676  43 %  ETA 4:12  2 ranks  492 samples/s."""
     progress = moment.progress
-    parts = [duration(progress.elapsed_s)]
+    parts = [duration(progress.elapsed_s)] if timed else []
     if progress.epoch is not None:
         parts.append(f"epoch {progress.epoch + 1}" + (f"/{progress.epochs}" if progress.epochs else ""))
     parts.append(f"step {progress.step}")
@@ -94,7 +96,7 @@ def _throughput(moment: Facts) -> str:
 def _node(node: NodeState) -> str:
     means = node_means(node)
     cpu, power = percent(means.cpu_percent).strip(), watts(means.power_w)
-    energy = f", {compact(means.energy_j)} J ({clean(means.energy_covers)})" if means.energy_j is not None else ""
+    energy = f", {joules(means.energy_j)} ({clean(means.energy_covers)})" if means.energy_j is not None else ""
     return f"node        {clean(node.host or node.node)}: cpu {cpu}, power {power}{energy}"
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import ipaddress
+import re
 import secrets
 import shlex
 import signal
@@ -139,6 +140,7 @@ class ServedView(Server):
             "application": {"name": self.title},
         }
         page = aiohttp_jinja2.render_string("app_index.html", request, context)
+        page = re.sub(r"<link\b[^>]*>", lambda link: link[0] if base in link[0] else "", page)  # a font of another host
         return web.Response(text=page.replace("</body>", f"{AFTERWARDS}</body>"), content_type="text/html")
 
     def _refuse_more_views(self) -> None:

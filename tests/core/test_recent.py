@@ -71,7 +71,7 @@ USUAL = Split(1.1, 0.002, 0.05, 1.0, 0.004, 0.044)
 def test_a_late_rank_is_named_by_what_makes_it_late(late: Split, phase: str, by_s: float) -> None:
     """Steps are as long as those of the rank that is late; the others wait for it in the collective."""
     found = differences(RankRow(r, "", None, 1, 0, "training", late if r == 7 else USUAL, 0.0, None, {}) for r in range(8))
-    assert (found[7].phase, found[7].by_s) == (phase, pytest.approx(by_s))
+    assert found[7].phase == phase and found[7].by_s == pytest.approx(by_s)
     assert not any(found[rank].by_s for rank in range(7))
 
 

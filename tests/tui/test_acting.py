@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -119,6 +120,15 @@ async def test_a_read_only_view_refuses_every_action(
     async with open_app(RUNNING, job=job, environment={"DISTMON_READ_ONLY": "1"}) as (app, pilot, _):
         await pilot.press(KEYS[name], "y", "1", "enter")
         assert not job.acted and not app.cockpit.question and not app.cockpit.prompting
+
+
+async def test_a_read_only_view_writes_no_file(open_app: OpenApp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with open_app(RUNNING, environment={"DISTMON_READ_ONLY": "1"}) as (app, pilot, _):
+        await pilot.press("e")
+        assert "no file is written" in app.cockpit.note and not app.cockpit.question
+        await pilot.press("s")
+        assert not list(tmp_path.iterdir())
 
 
 async def test_a_read_only_view_does_not_end_the_job_by_leaving(

@@ -157,6 +157,13 @@ def test_a_window_longer_than_the_session_has_no_labels_before_its_begin() -> No
     assert "".join(text for text, _ in plot.lines()[-1].pieces).count("0:00") == 1
 
 
+def test_a_session_of_two_seconds_has_each_label_once() -> None:
+    series = Series("x", [0.0, 1.0, 2.0], [1.0, 2.0, 3.0], "series0")
+    plot = Plot(ChartData((series,), now=2.0), DARK, 80, 6)
+    labels = "".join(text for text, _ in plot.lines()[-1].pieces).replace("└", "").split()
+    assert len(labels) == len(set(labels)) >= 2
+
+
 def test_an_axis_whose_end_is_known_ends_there() -> None:
     def high(value: float) -> float:
         return Plot(ChartData((Series("cpu", [0.0], [value], "series0"),), highest=100.0), DARK, 40, 6).high

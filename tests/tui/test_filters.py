@@ -40,7 +40,6 @@ ROW: Fields = {"rank": 12, "host": "node-003", "late": 29.9, "state": "slow"}
         ("!late>50 !/gpu/ ~ode", True),
         ("!rank=12", False),
         ("weight=3", False),  # no field of these rows: looked for as text
-        ("late>many", False),
     ],
 )
 def test_terms(text: str, passes: bool) -> None:
@@ -74,6 +73,17 @@ def test_what_is_wrong_with_an_expression_is_told_and_hides_nothing() -> None:
 )
 def test_words_that_every_line_has(text: str, words: tuple[tuple[str, ...], ...]) -> None:
     assert literal_words(text, NAMES) == words
+
+
+def test_what_is_no_number_is_told_and_what_is_no_field_is_looked_for_as_text_and_told() -> None:
+    for text in ("late>x", "!late<=many", "slow late>1,5"):
+        found = read_filter(text, NAMES)
+        assert "is no number" in found.error and found.passes(ROW), text
+    found = read_filter("foo=3 !bar>1 late>5", NAMES)
+    assert found.note == "foo, bar: no field of these rows, looked for as text" and not found.error
+    assert not found.passes(ROW) and found.passes(ROW, "foo=3")
+    for plain in ("late>5 host=a", "node-003", "/a=b/", "~nd", "late>"):
+        assert not read_filter(plain, NAMES).note
 
 
 def test_what_lacks_the_words_passes_no_expression() -> None:

@@ -10,10 +10,12 @@ import pytest
 from textual.app import App, ComposeResult
 
 from distmon.core import events as ev
-from distmon.core.state import LogEntry, OutputLine
+from distmon.core.fold import apply
+from distmon.core.state import LogEntry, OutputLine, SessionState
 from distmon.replay.player import Player
 from distmon.replay.recorder import Recorder
 from distmon.replay.session_file import open_session
+from distmon.tui.format import clock
 from distmon.tui.view.logs import Feed, Kept, event_line, full_output_line, output_line
 from distmon.tui.widgets.cursor_log import CursorLog
 from distmon.tui.widgets.log_view import LogView
@@ -218,3 +220,15 @@ async def test_a_line_that_only_the_recording_still_has_is_found(
         await pilot.pause()
         assert "no such line" in text_grid(app)[-1]
     player.close()
+
+
+def test_an_event_that_came_again_keeps_its_place_and_its_time() -> None:
+    """The line stands where it came first; when it came last is told behind it."""
+    state = SessionState()
+    for at in (10.0, 40.0, 70.0):
+        apply(state, ev.EpochStarted(at=at, worker="w", rank=0, epoch=int(at) // 30))
+        apply(state, ev.NoticeGiven(at=at + 5, severity="info", text="x"))
+    feed = Feed(event_line, 100)
+    lines = feed.update(state.log)
+    shown = [line.prefix[0][0].strip() for line in lines[:]]
+    assert shown == sorted(shown) and lines[0].text.endswith(f"×3 to {clock(70.0)}")

@@ -379,6 +379,29 @@ async def test_the_palette_offers_every_command(open_app: OpenApp) -> None:
         assert landing(app).choices.zoomed == "ranks"
 
 
+async def test_the_palette_finds_commands_by_what_they_do(open_app: OpenApp, text_grid: Grid) -> None:
+    async with open_app(running(), environment={"DISTMON_ASCII": "1"}) as (app, pilot, _):
+        await pilot.press("ctrl+p")
+        await pilot.pause()
+        await pilot.press(*"chart")
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        rows = text_grid(app)
+        assert any("time window" in row for row in rows) and any("log axis" in row for row in rows), rows
+        assert not any("?" in row for row in rows if "chart" in row), "the sign before the prompt"
+
+
+@pytest.mark.parametrize(("text", "told"), [("foo=3", "foo: no field"), ("late>x", "x is no number")])
+async def test_a_filter_that_may_not_mean_what_was_typed_says_so(
+    open_app: OpenApp, text_grid: Grid, text: str, told: str
+) -> None:
+    keys = [{"=": "equals_sign", ">": "greater_than_sign"}.get(letter, letter) for letter in text]
+    async with open_app(running(), size=(120, 40)) as (app, pilot, _):
+        await pilot.press("4", "slash", *keys, "enter")
+        await pilot.pause()
+        assert any(told in row for row in text_grid(app)), text
+
+
 async def test_lost_lines_of_output_are_counted_above_it(open_app: OpenApp, text_grid: Grid) -> None:
     events = running()
     lost = ev.OutputWritten(

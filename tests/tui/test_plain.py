@@ -140,6 +140,8 @@ def test_a_recording_is_told_in_lines_where_there_is_no_terminal(capsys: pytest.
     assert "    2:48  job finished, exit code 0" in said
     assert any(line.startswith("finished after 2:47: 2 ranks") for line in said)
     assert said[-1].startswith("verdict     ")
+    progress = [line for line in said[:-9] if line.endswith("samples/s")]
+    assert progress and all(line[8:].startswith("  epoch") for line in progress), "the time is told once"
 
 
 def test_what_needs_a_screen_says_so(capsys: pytest.CaptureFixture[str]) -> None:

@@ -63,7 +63,7 @@ def _in_lines(path: Path, arguments: argparse.Namespace) -> int:
     """Where there is no terminal to draw on: what happened, each line with its time in the session, and the summary."""
     if arguments.at is not None or arguments.against is not None:
         raise UsageError("--at and --against need a terminal to draw on; without one all that happened is printed")
-    session, state, view, notes = open_session(path), SessionState(), PlainView(), Notes()
+    session, state, view, notes = open_session(path), SessionState(), PlainView(timed=False), Notes()
     for event in session.events(notes):
         apply(state, event)
         for line in view.lines(state):

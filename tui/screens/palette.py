@@ -5,8 +5,26 @@ from __future__ import annotations
 from contextlib import suppress
 
 from textual.await_complete import AwaitComplete
-from textual.command import CommandPalette
+from textual.command import CommandPalette, Hit, Hits
+from textual.system_commands import SystemCommandsProvider
 from textual.worker import Worker
+
+IN_HELP = 0.5
+"""What a letter found in the description counts for, beside one in the name."""
+
+
+class Commands(SystemCommandsProvider):
+    """The commands of the table, found by their names and by what they do."""
+
+    async def search(self, query: str) -> Hits:
+        """The framework's own looks at names alone."""
+        matcher, words = self.matcher(query), query.lower().split()
+        for name, described, callback, *_ in self.app.get_system_commands(self.screen):
+            score, shown = matcher.match(name), matcher.highlight(name)
+            if all(word in described.lower() for word in words):
+                score = max(score, IN_HELP)
+            if score > 0:
+                yield Hit(score, shown, callback, help=described)
 
 
 class OncePalette(CommandPalette):

@@ -24,7 +24,6 @@ from distmon.tui.widgets.rows import RowsPanel
 from distmon.tui.widgets.table import Table
 from distmon.tui.widgets.text_panel import TextPanel
 
-
 OVER_TIME = "time × rank"
 
 

@@ -6,7 +6,7 @@
     ~nd3                its letters in this order, other letters between them
     !ended              not this one; goes before any of the others
 
-All terms must hold. What is not a field of the rows is looked for as text.
+All terms must hold. What is not a field of the rows is looked for as text, and that is said.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ class Filter:
     text: str
     tests: tuple[_Test, ...] = ()
     error: str = ""
+    note: str = ""
+    """How it was understood, where that may not be what was meant."""
 
     def passes(self, fields: Fields, text: str = "") -> bool:
         """Whether a row passes; `text` is what there is of it besides its fields."""
@@ -70,9 +72,22 @@ def read_filter(text: str, names: tuple[str, ...] = ()) -> Filter:
     """The filter that a user typed, for rows with these fields."""
     text = text.strip()
     try:
-        return Filter(text, tuple(_term(word, names) for word in _words(text)))
+        return Filter(text, tuple(_term(word, names) for word in _words(text)), note=_note(text, names))
+    except _NoNumber as error:
+        return Filter(text, error=str(error))
     except re.error as error:
         return Filter(text, error=f"{error}: a regular expression")
+
+
+class _NoNumber(Exception):
+    """What a field is to be less or more than is no number, in words."""
+
+
+def _note(text: str, names: tuple[str, ...]) -> str:
+    """Which names are looked for as text though they are written like fields."""
+    fields = (match[1] for word in _words(text) if (match := _FIELD.fullmatch(word.removeprefix("!"))))
+    unknown = [name for name in fields if name.lower() not in names]
+    return f"{', '.join(unknown)}: no field of these rows, looked for as text" if unknown else ""
 
 
 def literal_words(text: str, names: tuple[str, ...] = ()) -> tuple[tuple[str, ...], ...]:
@@ -153,8 +168,10 @@ def _compared(name: str, operator: str, wanted: str) -> _Test:
         return lambda fields, whole: pattern.search(str(fields.get(name) or "")) is not None
     number = _number(wanted)
     if operator in _ORDER:
-        order = _ORDER[operator]
-        return lambda fields, whole: number is not None and (v := _number(fields.get(name))) is not None and order(v, number)
+        if number is None:
+            raise _NoNumber(f"{name}{operator}{wanted}: {wanted} is no number")
+        order, limit = _ORDER[operator], number
+        return lambda fields, whole: (v := _number(fields.get(name))) is not None and order(v, limit)
     inverse = operator == "!="
     return lambda fields, whole: _equal(fields.get(name), wanted, number) is not inverse
 

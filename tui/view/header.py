@@ -65,7 +65,7 @@ def _size(facts: Facts, palette: Palette) -> Line:
             " rank" + "s" * (facts.world_size != 1), style("muted")
         )
         nodes = present(facts)
-        line.add(f" on {nodes} node" + "s" * (nodes != 1) + "  ", style("muted"))
+        line.add(f" on {nodes:,} node" + "s" * (nodes != 1) + "  ", style("muted"))
     if summed := len(facts.state.summed_nodes):
         line.add(f"sums of {summed:,} node" + "s" * (summed != 1) + "  ", style("warn"))
     if facts.generation:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Collection, Sequence
+from itertools import takewhile
 
 LONGEST = 9
 """Names of at most so many characters are shown in full: there is room for them on every screen."""
@@ -30,5 +30,7 @@ def common_parts(names: Collection[str]) -> tuple[str, str]:
 
 def _shared(names: Sequence[str]) -> str:
     """What all begin with, up to the last separator in it; something is left of each."""
-    shared, shortest = os.path.commonprefix(names), min(map(len, names))
+    pairs = zip(min(names), max(names), strict=False)
+    shared = "".join(a for a, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    shortest = min(map(len, names))
     return shared[: max((cut.end() for cut in _SEPARATOR.finditer(shared) if cut.end() < shortest), default=0)]

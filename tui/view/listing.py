@@ -65,4 +65,5 @@ def matches(wanted: Filter, shown: int, total: int, *, problems: bool) -> list[C
     if not words:
         return []
     passed = (wanted.error, "bad") if wanted.error else (f"{shown:,} of {total:,}", "text")
-    return [(" ".join(words) + " ", "accent"), passed]
+    note: list[Cell] = [(f" {wanted.note}", "warn")] if wanted.note else []
+    return [(" ".join(words) + " ", "accent"), passed, *note]

@@ -67,13 +67,13 @@ class Feed(Generic[E]):
     def set_filter(self, rank: int | None, text: str, *, problems: bool = False) -> str:
         """Keep lines of one rank (None: of all) that pass the filter, with `problems` only warnings, errors and stderr.
 
-        Gives what is wrong with the filter; empty where nothing is.
+        Gives what is wrong with the filter, or how it was understood; empty where it is as it was meant.
         """
         wanted = (rank, read_filter(text, FIELDS), problems)
         if wanted != self._filter:
             self._filter = wanted
             self.forget()
-        return wanted[1].error
+        return wanted[1].error or wanted[1].note
 
     def set_collapse(self, collapse: bool) -> None:
         if collapse != self._collapse:
@@ -264,8 +264,9 @@ def order_words(column: str, *, descending: bool) -> list[str]:
 def event_line(kept: Kept[LogEntry]) -> LogLine:
     entry = kept.entry
     glyph, role = SEVERITY[entry.severity]
-    prefix = ((clock(entry.at) + " ", "muted"), (glyph + " ", role))
-    times = f"  ×{entry.count:,}" if entry.count > 1 else ""
+    begun = entry.at if entry.first_at is None else entry.first_at
+    prefix = ((clock(begun) + " ", "muted"), (glyph + " ", role))
+    times = f"  ×{entry.count:,} to {clock(entry.at)}" if entry.count > 1 else ""
     return LogLine(kept.number, prefix, clean(entry.text) + times, "text" if entry.severity == "info" else role)
 
 

@@ -175,7 +175,8 @@ def _unit_words(facts: Facts, measure: UnitMeasure, unit: Unit) -> str:
     name = f"gpu {gpu.index}" + ("" if gpu.instance is None else f".{gpu.instance}")
     ranks = f", rank {','.join(map(str, gpu.ranks))}" if gpu.ranks else ""
     trouble = ", ".join([*([gpu.state] if gpu.state != "ok" else []), *gpu.throttle]) or state
-    return f"{label_of(facts, node)} {name}: {measure.title} {measure.words(measure.of_gpu(gpu))} {measure.unit}{ranks}, {trouble}"
+    where = f"{label_of(facts, node)} {name}"
+    return f"{where}: {measure.title} {measure.words(measure.of_gpu(gpu))} {measure.unit}{ranks}, {trouble}"
 
 
 def gpu_of(node: NodeState, unit: Unit) -> GpuReading | None:

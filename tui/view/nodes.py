@@ -16,7 +16,7 @@ from distmon.core.readings import (
     reading_age_s,
 )
 from distmon.core.state import NodeState
-from distmon.tui.format import MISSING, age, compact, fit, fit_ends, percent, size, watts
+from distmon.tui.format import MISSING, age, compact, fit, fit_ends, joules, percent, size, watts
 from distmon.tui.theme import Palette
 from distmon.tui.view.facts import Facts
 from distmon.tui.view.gpu_readings import SHOWN_ELSEWHERE, gpu_lines, gpu_name
@@ -44,8 +44,8 @@ def label_of(facts: Facts, node: NodeState) -> str:
 
 
 def state_of(facts: Facts, node: NodeState) -> str:
-    """The one word for how a node is, on every screen: live, starting, stale (also at a recording's cut-off end), lost or left; of a live one `trouble` where a GPU
-    reports one, and `slow` where a verdict names the node."""
+    """The one word for how a node is, on every screen: live, starting, stale (also at a recording's cut-off end), lost or left;
+    of a live one `trouble` where a GPU reports one, and `slow` where a verdict names the node."""
     status = node_status(facts.state, node)
     if facts.cut_off and status == "live":
         return "stale"
@@ -257,7 +257,7 @@ def _gpu_detail(sample: NodeSampled, gpu: GpuReading, palette: Palette) -> Line:
 
 def _means(node: NodeState, palette: Palette) -> list[Line]:
     means = node_means(node)
-    text = f"cpu {percent(means.cpu_percent).strip()}  power {watts(means.power_w)}  energy {compact(means.energy_j)} J"
+    text = f"cpu {percent(means.cpu_percent).strip()}  power {watts(means.power_w)}  energy {joules(means.energy_j)}"
     return [field_line(palette, "session mean", text + (f" ({means.energy_covers})" if means.energy_covers else ""))]
 
 

@@ -64,7 +64,8 @@ def fields(facts: Facts, row: RankRow) -> dict[str, float | int | str | None]:
     recent = row.recent
     phases = [recent.phase(name) if recent else None for name in ALL_PHASES]
     times = [None if s is None else s * 1e3 for s in (recent.step_s if recent else None, *phases, row.lateness_s)]
-    return dict(zip(FIELDS, (row.rank, row.host, state_of(facts, row), row.step, row.epoch, *times, row.samples_per_s), strict=True))
+    state = state_of(facts, row)
+    return dict(zip(FIELDS, (row.rank, row.host, state, row.step, row.epoch, *times, row.samples_per_s), strict=True))
 
 
 _UNITS = {"ms": "step_ms", "samples": "samples_per_s"} | {
@@ -79,7 +80,7 @@ def figures(facts: Facts, ranks: Sequence[int]) -> list[dict[str, object]]:
 
 
 def state_of(facts: Facts, row: RankRow) -> str:
-    """The one word for how a rank is: of one that trains `slow` where a verdict names it, and `stale` where a recording is cut off."""
+    """How a rank is, in a word: of one that trains, `slow` where a verdict names it, `stale` where a recording is cut off."""
     if row.state != "training":
         return row.state
     return "stale" if facts.cut_off else "slow" if row.rank in facts.slow_ranks else row.state

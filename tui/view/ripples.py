@@ -57,7 +57,7 @@ def reach_words(lately: Recent) -> str:
 
 def band_chart(facts: Facts, measure: RankMeasure, lately: Recent, view: TimeView) -> ChartData:
     """Median of the ranks over the last seconds, with the band from p5 to p95."""
-    bands = lately.band()
+    bands, reach = lately.band(), reach_words(lately)
     times = [lately.start + i + 0.5 for i in range(lately.seconds)]
     lows, middles, highs = ([band[i] if band else None for band in bands] for i in range(3))
     series = Series("median", times, middles, "series0", band=(lows, highs))
@@ -72,5 +72,5 @@ def band_chart(facts: Facts, measure: RankMeasure, lately: Recent, view: TimeVie
         log=view.log,
         words=milliseconds,
         figure=measure.figure,
-        caption=((f"{measure.title} ms · ", "accent"), (" · ".join(filter(None, (reach_words(lately), "median, p5 to p95"))), "muted")),
+        caption=((f"{measure.title} ms · ", "accent"), (f"{reach} · " * bool(reach) + "median, p5 to p95", "muted")),
     )

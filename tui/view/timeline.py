@@ -82,7 +82,8 @@ def _rows_of_ranks(facts: Facts) -> list[LaneRow]:
         died = bool(rank.exit_code) and not rank.stopped
         note = "stopped" if rank.stopped else rank.signal or (f"exit {rank.exit_code}" if rank.exit_code is not None else "")
         slot = rank.local_rank if rank.local_rank is not None else rank.rank
-        rows.append(LaneRow((rank.host, slot), f"{facts.host_label(rank.host)}:{slot}", stretches, note, "bad" if died else "muted"))
+        name = f"{facts.host_label(rank.host)}:{slot}"
+        rows.append(LaneRow((rank.host, slot), name, stretches, note, "bad" if died else "muted"))
     return rows
 
 

@@ -358,16 +358,16 @@ class Plot:
             .add("└", self.palette.style("border"))
         )
         distance = nice_time_step(14 * 2 * self.axis.step)
-        number = max(math.ceil((self.axis.start - self.data.origin) / distance - 1e-9), 0)
+        number, before = max(math.ceil((self.axis.start - self.data.origin) / distance - 1e-9), 0), ""
         while True:
             at = self.data.origin + number * distance
             column = LABEL_WIDTH + round((at - self.axis.start) / self.axis.step / 2)
             text = self.data.axis_words(number * distance)
             if column + len(text) > LABEL_WIDTH + self.columns:
                 return line
-            if column >= line.width:
+            if column >= line.width and text != before:
                 line.pad(column, muted).add(text, muted)
-            number += 1
+            number, before = number + 1, text
 
 
 def _add_cells(line: Line, row: Sequence[Piece]) -> Line:

@@ -133,7 +133,7 @@ class Lanes(Panel):
     def _times(self, axis: TimeAxis) -> Line:
         muted = self.palette.style("muted")
         line = Line().pad(LABEL, muted)
-        distance = nice_time_step(14 * axis.step)
+        distance = max(nice_time_step(14 * axis.step), 1.0)  # in words of whole seconds
         at = max(-(-(axis.start - self._data.origin) // distance) * distance, 0.0)
         while (column := LABEL + round((at + self._data.origin - axis.start) / axis.step)) + 9 <= LABEL + axis.count:
             if column >= line.width:
