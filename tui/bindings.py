@@ -44,7 +44,7 @@ COMMANDS: tuple[Command, ...] = (
         "leave", ("q", "ctrl+c", "ctrl+q"), "quit", "leave; asks first if a job started here would end", "App", "app", 1
     ),
     Command("help", ("question_mark", "f1"), "help", "show or close this help", "App", "app", 2),
-    Command("command_palette", ("ctrl+p",), "palette", "find any command by its name", "App", "app", 7),
+    Command("command_palette", ("ctrl+p",), "palette", "find any command by its name or what it does", "App", "app", 7),
     Command("next_theme", ("t",), "theme", "next theme: dark, light, colour-blind safe, terminal", "App", "app", 8),
     Command("export", ("e",), "save view", "save the view: SVG, HTML, text, CSV or JSON", "App", "app"),
     Command("copy", ("y",), "copy", "copy the selected row, or the panel, to the clipboard", "App", "app"),

@@ -48,7 +48,7 @@ RUNNING: list[AnyEvent] = [
 ]
 END = RUNNING[-1].at
 UNOFFERED = {
-    "find any command by its name",
+    "find any command by its name or what it does",
     *(command.help for command in COMMANDS if command.action.startswith("panel(")),
 }
 """The palette itself, and panels that a screen may not have."""
