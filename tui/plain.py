@@ -70,10 +70,15 @@ def progress_line(moment: Facts, *, timed: bool = True) -> str:
     return "  ".join([*parts, f"{compact(moment.rolling)} samples/s"])
 
 
-def summary_lines(state: SessionState) -> list[str]:
-    """How it went: the end, the first failure, the speed, the split of a step, the nodes, and what held it back."""
+def summary_lines(state: SessionState, *, cut_off: bool = False) -> list[str]:
+    """How it went: the end, the first failure, the speed, the split of a step, the nodes, and what held it back.
+
+    `cut_off` is a recording that does not tell the end.
+    """
     moment = facts(state)
     _, _, words = job_state(state.job)
+    if cut_off and state.job.status != "ended":
+        words = "its end was not recorded: cut off"
     ranks = f"{moment.world_size or 0} rank" + "s" * (moment.world_size != 1)
     counts = f"{ranks}, {moment.progress.step:,} steps, {_samples(moment)}"
     lines = [f"{words} after {duration(moment.progress.elapsed_s)}: {counts}", *_failure(state), _throughput(moment)]

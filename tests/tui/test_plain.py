@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TextIO
 
 import pytest
 
 from distmon.core import events as ev
+from distmon.core.codec import encode_json
 from distmon.core.fold import apply
 from distmon.core.state import SessionState
 from distmon.core.synthetic import Script, session
@@ -142,6 +144,14 @@ def test_a_recording_is_told_in_lines_where_there_is_no_terminal(capsys: pytest.
     assert said[-1].startswith("verdict     ")
     progress = [line for line in said[:-9] if line.endswith("samples/s")]
     assert progress and all(line[8:].startswith("  epoch") for line in progress), "the time is told once"
+
+
+def test_a_recording_that_is_cut_off_is_not_told_as_going_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, events = tmp_path / "cut.jsonl", list(session(Script(ranks=2, nodes=1, seconds=20)))
+    path.write_bytes(b"".join(encode_json(event) + b"\n" for event in events if event.at < events[0].at + 15))
+    assert main(["replay", str(path)]) == 0
+    said = capsys.readouterr().out
+    assert "its end was not recorded: cut off after 0:1" in said and "training after" not in said
 
 
 def test_what_needs_a_screen_says_so(capsys: pytest.CaptureFixture[str]) -> None:

@@ -68,7 +68,7 @@ def _in_lines(path: Path, arguments: argparse.Namespace) -> int:
         apply(state, event)
         for line in view.lines(state):
             sys.stdout.write(f"{duration(state.now - session.header.at):>8}  {line}\n")
-    for line in summary_lines(state):
+    for line in summary_lines(state, cut_off=not (state.complete or is_being_written(path))):
         sys.stdout.write(line + "\n")
     _warn(session, notes.sentences())
     return 0

@@ -131,7 +131,7 @@ def verdict(facts: Facts, palette: Palette, width: int) -> Line:
 def _open_end(facts: Facts, palette: Palette) -> Line:
     style, glyph = palette.style, STATES["warn"]
     words = f"the recording ends here, at {clock(facts.state.now)}: its end was not recorded"
-    return Line([(f" {glyph} ", style("warn")), (words, style("warn", bold=True)), ("  all is as it was last", style("muted"))])
+    return Line([(f" {glyph} ", style("warn")), (words, style("warn", bold=True))])
 
 
 def _nothing_found(facts: Facts) -> str:
