@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -94,31 +94,38 @@ def differences(rows: Iterable[RankRow]) -> dict[int, Difference]:
     Who is late waits that much less for the others: the wait is named only where no other phase explains half of it.
     """
     splits = {row.rank: row.recent for row in rows if row.recent is not None}
-    waits = _departures(splits, WAIT)
+    middles = _middles(list(splits.values()))
     found: dict[int, Difference] = {}
-    for phase in _compared(splits):
-        for rank, by in _departures(splits, phase).items():
-            if rank not in found or abs(by) > abs(found[rank].by_s):
-                found[rank] = Difference(phase, by)
-    for rank, by in waits.items():
-        cause = found.get(rank)
-        explained = cause is not None and cause.by_s * by < 0 and abs(cause.by_s) >= abs(by) / 2
-        if cause is None or (abs(by) > abs(cause.by_s) and not explained):
-            found[rank] = Difference(WAIT, by)
+    for rank, split in splits.items():
+        phase, by, wait = "", 0.0, 0.0
+        for place, name, middle in middles:
+            value = split[place]
+            if value is None:
+                continue
+            departs = value - middle
+            if name == WAIT:
+                wait = departs
+            elif not phase or abs(departs) > abs(by):
+                phase, by = name, departs
+        explained = by * wait < 0 and abs(by) >= abs(wait) / 2
+        if abs(wait) > abs(by) and not explained:
+            phase, by = WAIT, wait
+        if phase or split.exposed_communication is not None:
+            found[rank] = Difference(phase or WAIT, by)
     return found
 
 
-def _compared(splits: Mapping[int, Split]) -> list[str]:
-    """The phases besides the wait; the rest too, where the same phases were seen of all ranks, so that it is of the same time."""
-    seen = {tuple(split.phase(phase) is None for phase in PHASES) for split in splits.values()}
-    return [phase for phase in (ALL_PHASES if len(seen) == 1 else PHASES) if phase != WAIT]
-
-
-def _departures(splits: Mapping[int, Split], phase: str) -> dict[int, float]:
-    """By how many seconds a phase of each rank is longer than that of the median rank."""
-    values = {rank: value for rank, split in splits.items() if (value := split.phase(phase)) is not None}
-    middle = quantile(sorted(values.values()), 0.5)
-    return {rank: value - middle for rank, value in values.items()} if middle is not None else {}
+def _middles(splits: Sequence[Split]) -> list[tuple[int, str, float]]:
+    """(place in a split, name, value of the median rank) of the phases that were seen; of the rest where it is of the same
+    phases on all ranks."""
+    seen = {tuple(value is None for value in split) for split in splits}
+    found = []
+    for phase in ALL_PHASES if len(seen) == 1 else PHASES:
+        place = Split._fields.index(phase)
+        middle = quantile(sorted(value for split in splits if (value := split[place]) is not None), 0.5)
+        if middle is not None:
+            found.append((place, phase, middle))
+    return found
 
 
 def _band(values: Sequence[float | None]) -> tuple[float, float, float] | None:
