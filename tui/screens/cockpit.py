@@ -199,7 +199,7 @@ class Cockpit(Screen[None]):
     def _places(self, width: int, height: int) -> dict[str, Box]:
         asked = cells(self._asked) + 2
         beside = asked <= max(width - ANSWER_WIDTH, width // 2)
-        above = 0 if beside else min(len(textwrap.wrap(self._asked, width - 2)), height // 4)
+        above = 0 if beside else min(len(textwrap.wrap(self._asked, max(width - 2, 1))), height // 4)
         places = frame_places(width, height, bar=self._steered, prompt=1 + above if self.prompting else 0)
         if "prompt" in places:
             prompt = places["prompt"]

@@ -224,7 +224,7 @@ async def test_a_job_is_shown_acted_on_where_allowed_and_ends_with_the_server() 
             await websocket.send_json(["stdin", "K"])
             await page.until("Stop the job?")
             await websocket.send_json(["stdin", "y"])
-            await page.until("the job ended with exit code 143")
+            await page.until("an operator stopped the job; exit code 143")
         assert served.process.poll() is None  # what happened can still be looked at
         assert served.end() == 143
         (recording,) = (folder / "state" / "distmon" / "sessions").glob("*.zst")
