@@ -17,6 +17,8 @@ _ROWS = 4_096
 _VARIES = 0.75
 _MOST_COST = 2.0
 """Of what is waited for a late rank, all that it costs is taken to be no more than this."""
+_WANDERS = 1.0
+"""Percent of the step by which what a cure gains wanders in real jobs from one minute to the next, beyond what steps tell."""
 _LEAST_STEPS = 16
 """Fewer steps are joined where there are many ranks to average over: about _ROWS steps of ranks."""
 
@@ -107,15 +109,32 @@ def _by_step(generation: Generation, numbers: Sequence[int], count: int) -> list
     return [JoinedStep(step, *row) for step, row in whole]
 
 
-def gain_without_lateness(
-    found: Joined, ranks: Collection[int], growth: tuple[float, float] | None = None
-) -> tuple[float, float] | None:
+def gain_of_cure(found: Joined, ranks: Collection[int], growth: tuple[float, float] | None) -> tuple[float, float] | None:
+    """95 % interval, in percent of the step, of what is saved once ranks that were found late are so no more.
+
+    A rank that keeps others waiting costs more than the wait: who slept wakes up slow, and the transfer takes longer. Therefore
+    the interval reaches from `gain_without_lateness` up to the end of that of the step's `growth` since the lateness began, as a
+    share of a step now, though to no more than twice as far as without; and jobs wander. None where there are no others.
+    """
+    gain = gain_without_lateness(found, ranks)
+    if gain is None:
+        return None
+    low, high = _wandering(gain)
+    if growth is None:
+        return low, high
+    return low, max(high, min(_wandering((100 * growth[0], 100 * growth[1]))[1], _MOST_COST * gain[1]))
+
+
+def _wandering(percent: tuple[float, float]) -> tuple[float, float]:
+    middle, reach = sum(percent) / 2, math.hypot((percent[1] - percent[0]) / 2, _WANDERS)
+    return max(middle - reach, 0.0), middle + reach
+
+
+def gain_without_lateness(found: Joined, ranks: Collection[int]) -> tuple[float, float] | None:
     """95 % interval, in percent of the step, of what would be saved if some ranks were no later than the others usually are.
 
     In each step each of them is moved forward by its mean lateness; the step then ends as much earlier as the last rank allows.
-    A rank that keeps others waiting costs more than the wait: who slept wakes up slow, and the transfer takes longer. Therefore
-    the interval reaches up to the end of that of the step's `growth` since the lateness began, as a share of a step now, though
-    to no more than twice as far as without. None where there are no others.
+    None where there are no others.
     """
     own = [index for index, rank in enumerate(found.ranks) if rank in ranks]
     chosen = set(own)
@@ -142,10 +161,7 @@ def gain_without_lateness(
         ]
 
     low, high = mean_band(saved(least)), mean_band(saved(most))
-    gain = None if low is None or high is None else _as_measured((low[0], high[1]), found)
-    if gain is None or growth is None:
-        return gain
-    return gain[0], max(gain[1], min(100 * growth[1], _MOST_COST * gain[1]))
+    return None if low is None or high is None else _as_measured((low[0], high[1]), found)
 
 
 def _varies(late: Sequence[float]) -> bool:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from distmon.core.arrivals import BLOCK, Episode
 from distmon.core.finding import REMEDIES, Pattern, Verdict, phase_words, since_start
-from distmon.core.joined import Joined, gain_without_lateness, gain_without_transfer, is_bursty, joined, mean_band
+from distmon.core.joined import Joined, gain_of_cure, gain_without_transfer, is_bursty, joined, mean_band
 from distmon.core.measures import ALL_PHASES, RECENT, Split, split_of
 from distmon.core.once import once
 from distmon.core.places import place_of, places_of
@@ -107,7 +107,7 @@ def _slow_nodes(
                 pattern=first.pattern,
                 host=host,
                 phase=first.phase,
-                gain_percent=gain_without_lateness(Joined(joined_steps.ranks, recent), set(there), last.growth)
+                gain_percent=gain_of_cure(Joined(joined_steps.ranks, recent), set(there), last.growth)
                 if joined_steps
                 else None,
                 from_s=min((v.from_s for v in own if v.from_s is not None), default=None),
@@ -151,7 +151,7 @@ def _straggler(
         rank=rank,
         host=state.ranks[rank].host if rank in state.ranks else "",
         phase=phase,
-        gain_percent=gain_without_lateness(seen.steps, {rank}, shift.growth),
+        gain_percent=gain_of_cure(seen.steps, {rank}, shift.growth),
         from_s=_at(state, generation, rank, seen.since),
         to_s=_at(state, generation, rank, None),
     )
