@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from textual import events
 from textual.app import ComposeResult
 from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
@@ -70,6 +71,18 @@ def completed_path(folder: Path, word: str) -> str | None:
     return f"{parent}{slash}{rest}{'/' * is_folder}"
 
 
+class Choice(Select[str]):
+    """A select that may be taken away while it is being put up: its label is then never made."""
+
+    @property
+    def is_whole(self) -> bool:
+        return bool(self.query("#label"))
+
+    def _on_mount(self, event: events.Mount) -> None:
+        if not self.is_whole:
+            event.prevent_default()
+
+
 class LaunchForm(VerticalScroll, can_focus=False):
     """Holds a form as it is written, and tells of every change."""
 
@@ -120,8 +133,8 @@ class LaunchForm(VerticalScroll, can_focus=False):
             if name != "backend"
         }
         backends = [(name, name) for name in BACKENDS]
-        self.backend = Select[str](backends, value=BACKENDS[0], allow_blank=False, compact=True, id="backend")
-        self.presets = Select[str]([], prompt=NO_PRESET, compact=True, id="preset")
+        self.backend = Choice(backends, value=BACKENDS[0], allow_blank=False, compact=True, id="backend")
+        self.presets = Choice([], prompt=NO_PRESET, compact=True, id="preset")
         self.hints = {row: hint for row, (hint, _) in NOTES.items()}
         self.notes = {row: Static(hint, classes="note", markup=False, id=f"note_{row}") for row, hint in self.hints.items()}
         made = {action: Button(label, id=action, compact=True) for action, label in buttons.items()}
@@ -153,6 +166,8 @@ class LaunchForm(VerticalScroll, can_focus=False):
 
     def fill(self, form: Form) -> None:
         """Write a form in place of what is there; tells of it once."""
+        if not self.backend.is_whole:
+            return
         with self.prevent(Input.Changed, Select.Changed):
             for name, field in self.inputs.items():
                 field.value = getattr(form, name)
@@ -162,8 +177,8 @@ class LaunchForm(VerticalScroll, can_focus=False):
 
     def offer(self, presets: Sequence[str], chosen: str = "") -> None:
         """The presets that there are, and the one that is shown."""
-        if not self.presets.is_mounted:
-            return  # the app is left while the screen is being made
+        if not self.presets.is_whole:
+            return
         with self.prevent(Select.Changed):
             self.presets.set_options([(Content(clean(name)), name) for name in presets])
             self.presets.value = chosen if chosen in presets else Select.NULL
