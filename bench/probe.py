@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from figures import figure
+from memory import kept_in_use
 
 PROBE = Path(__file__).parents[1] / "probe"
 ARRANGEMENTS = 24
@@ -36,7 +37,7 @@ KERAS_ROUNDS = 24
 KERAS_BURST = 40
 KERAS_BATCH = 64
 PACED_S = 4.0
-SLOW_ROUNDS = 20
+SLOW_ROUNDS = 40
 SLOW_BURST = 15
 SLOW_STEP_S = 0.1
 
@@ -108,10 +109,19 @@ def torch_loop() -> dict[str, Any]:
         rounds = compare(with_probe.epoch, without.epoch, ROUNDS)
         steps.append(tuple(statistics.median(side[0] for side in sides) for sides in zip(*rounds, strict=True)))
         edges.append(tuple(statistics.median(side[1] for side in sides) for sides in zip(*rounds, strict=True)))
+    return {"step": compared(steps), "edges": compared(edges)}
+
+
+def resting_loop() -> dict[str, Any]:
+    """The same training in a process that mostly sleeps."""
+    import horovod.torch as hvd
+    import torch
+
+    hvd.init()
+    torch.set_num_threads(1)
     with_probe, without = torch_sides(hooked_first=True)
     background = statistics.median(with_probe.paced() - without.paced() for _ in range(4))
-    slow_steps = compared(compare(with_probe.slow, without.slow, SLOW_ROUNDS))
-    return {"step": compared(steps), "edges": compared(edges), "background": background, "slow": slow_steps}
+    return {"background": background, "step": compared(compare(with_probe.slow, without.slow, SLOW_ROUNDS))}
 
 
 def torch_sides(hooked_first: bool) -> tuple[TorchSide, TorchSide]:
@@ -271,6 +281,8 @@ def in_python(folder: str) -> dict[str, Any]:
 
 def main() -> None:
     torch = run("torch")
+    with kept_in_use() as memory:
+        resting = run("resting")
     with tempfile.TemporaryDirectory() as folder:
         plain = Comparison(*in_python(folder)["step"])
     cost, edges = Comparison(*torch["step"]), Comparison(*torch["edges"])
@@ -282,16 +294,18 @@ def main() -> None:
     how = f"the same for what an epoch adds: iterator, first step and last look for a batch, {edges.plain:.0f} us without"
     figure("probe_epoch_cpu_us", edges.difference, "us/epoch", how)
     paced = f"CPU of all other threads at 100 steps/s, with minus without, {PACED_S:.0f} s each; the probe has no thread"
-    figure("probe_background_core_percent", max(0.0, torch["background"]), "% of a core", paced)
-    slow = Comparison(*torch["slow"])
+    figure("probe_background_core_percent", max(0.0, resting["background"]), "% of a core", paced)
+    slow = Comparison(*resting["step"])
     how = f"wall time from step to step, median of {SLOW_ROUNDS} pairs of {SLOW_BURST} steps in turns, on a step of "
     how += f"{slow.plain:.4f} s, most of it asleep; 95 % interval {percent(slow.ratio_low):.2f} to "
-    how += f"{percent(slow.ratio_high):.2f} %"
+    how += f"{percent(slow.ratio_high):.2f} %; {memory}"
     figure("probe_slow_step_percent", percent(slow.ratio), "% of a step", how)
     keras = [Comparison(*run("keras", more={ODD_PROCESS: "1"} if i % 2 else None)["step"]) for i in range(KERAS_PROCESSES)]
     how = f"process CPU time, median of {KERAS_ROUNDS} pairs, each of the medians of {KERAS_BURST} steps, in turns, on a step of "
     how += f"{statistics.median(one.plain for one in keras):.0f} us; the median of {KERAS_PROCESSES} processes, "
     how += f"{min(percent(one.ratio) for one in keras):.2f} to {max(percent(one.ratio) for one in keras):.2f} %"
+    added = statistics.median(one.difference for one in keras)
+    figure("probe_keras_step_cpu_us", added, "us/step", f"{how}; 60 us are 1 % of a step of 6 ms")
     figure("probe_keras_step_percent", statistics.median(percent(one.ratio) for one in keras), "% of a step", how)
 
 
@@ -302,6 +316,6 @@ def percent(ratio: float) -> float:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--loop"]:
-        print(json.dumps({"torch": torch_loop, "keras": keras_loop}[sys.argv[2]]()))
+        print(json.dumps({"torch": torch_loop, "resting": resting_loop, "keras": keras_loop}[sys.argv[2]]()))
     else:
         main()
