@@ -36,6 +36,8 @@ def straggler_verdicts(state: SessionState, generation: Generation, *, in_full: 
     late = {rank: shift for rank, shift in generation.arrivals.late_ranks().items() if shift.mean >= LEAST_LATENESS}
     found = joined(generation, min(shift.since for shift in late.values())) if late and in_full else None
     seen = {rank: _seen(found, rank, shift, late) for rank, shift in late.items()} if found is not None else {}
+    late = {rank: shift for rank, shift in late.items() if rank not in seen or not seen[rank].is_over}
+    seen = {rank: made for rank, made in seen.items() if rank in late}
     parts = dict(zip(seen, shares([made.mean_ms for made in seen.values()]), strict=True)) if len(seen) > 1 else {}
     if seen:
         verdicts = [_straggler(state, generation, rank, late[rank], made, parts.get(rank)) for rank, made in seen.items()]
@@ -56,6 +58,11 @@ class _Seen(NamedTuple):
     @property
     def mean_ms(self) -> float:
         return sum(self.late_ms) / len(self.late_ms) if self.late_ms else 0.0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the recent steps show less lateness than is worth a word, though the evidence is not used up yet."""
+        return bool(self.late_ms) and 1e6 * sum(self.late_ms) < LEAST_LATENESS * sum(step.duration for step in self.steps.steps)
 
 
 def _seen(found: Joined, rank: int, shift: Shift, late: Collection[int]) -> _Seen:
