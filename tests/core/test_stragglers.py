@@ -278,39 +278,13 @@ def test_the_gain_that_is_told_comes_true() -> None:
     assert hits >= 4
 
 
-def step_of_two(late_ms: float, more_ms: float, source: random.Random) -> list[tuple[int, int]]:
-    """(duration, wait) in ns by rank: rank 1 comes late, and the step takes longer by something else as well."""
-    compute = [80 + more_ms + source.gauss(0, 1), 80 + more_ms + late_ms + source.gauss(0, 1)]
-    step = max(compute) + 2
-    return [(round(step * 1e6), round((step - own) * 1e6)) for own in compute]
-
-
 @pytest.mark.parametrize(("more_ms", "reaches"), [(0.0, (9, 11.5)), (3.0, (12, 15)), (60.0, (11, 13))])
 def test_the_gain_reaches_up_to_what_the_step_grew_by_at_most_to_twice_the_lateness(
     more_ms: float, reaches: tuple[float, float]
 ) -> None:
-    state, source, at = SessionState(), random.Random(5), 100.0
-    for first in range(0, 300, 10):
-        rows = [step_of_two(9.0 * (first >= 150), more_ms * (first >= 150), source) for _ in range(10)]
-        durations = [row[0][0] for row in rows]
-        starts = [sum(durations[:i]) for i in range(10)]
-        for rank in (0, 1):
-            told = ev.StepsRecorded(
-                at=at + sum(durations) / 1e9,
-                node="n0",
-                worker=f"w{rank}",
-                rank=rank,
-                generation=0,
-                first_step=first,
-                origin=at,
-                start_ns=starts,
-                duration_ns=durations,
-                exposed_communication_ns=[row[rank][1] for row in rows],
-            )
-            apply(state, told)
-        at += sum(durations) / 1e9
-    late = next(v for v in verdicts(state) if v.kind == "straggler")
-    assert (late.rank, state.generations[0].arrivals.ranks[1].late.since) == (1, 150)
+    job = Job(2, stalls=0.0)
+    (late,) = job.run(300, lambda rank, step: (more_ms + 9.0 * (rank == 1)) * (step >= 150))
+    assert (late.rank, job.state.generations[0].arrivals.ranks[1].late.since) == (1, 150)
     assert late.gain_percent is not None
     assert late.gain_percent[0] < 100 * 9 / (91 + more_ms)
     assert reaches[0] <= late.gain_percent[1] <= reaches[1]
