@@ -19,6 +19,7 @@ from itertools import combinations
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from distmon.core.intervals import Interval, ratio, relative_error, student
 from distmon.core.quantiles import quantile
@@ -67,6 +68,9 @@ class Fit(Struct, frozen=True, kw_only=True):
 
     law: Law
     refused: str = ""
+    assumes: str = ""
+    """What the law takes as given where the points leave it open: what it foresees is the most that can come then, and a growing
+    overhead brings less."""
     parameters: dict[str, Band] = {}
     """`rate` λ in samples/s; `serial` s, or `contention` σ and `coherence` κ."""
     curve: list[tuple[float, Band]] = []
@@ -98,26 +102,45 @@ def scaling(points: Sequence[Point], kind: Kind | None = None, seed: int = 0) ->
     return Scaling(
         kind=kind,
         speedups=[_speedup(ordered[0], point) for point in ordered],
-        fits=_consistent([fit(law, ordered, seed) for law in _MIN_SIZES], kind),
+        fits=_consistent([fit(law, ordered, seed) for law in _MIN_SIZES], kind, len({p.ranks for p in ordered})),
         basis="between runs" if apart and ordered else "within this run",
     )
 
 
-def _consistent(fits: list[Fit], kind: Kind | None) -> list[Fit]:
-    """The fits, with those refused that have no term for an overhead that grows, unless the points show that none does."""
+def _consistent(fits: list[Fit], kind: Kind | None, sizes: int) -> list[Fit]:
+    """The fits, with those refused that have no term for an overhead that grows, unless the points show that none does.
+
+    Fewer sizes than the USL takes cannot show it: the two laws then say what they assume, and are bounds. N/X bends upwards where
+    overhead grows, and so lies above the line that Amdahl's law draws on through the sizes measured (X below its curve).
+    """
     usl = next(f for f in fits if f.law == "usl")
-    return [f if f.refused or f is usl or not (why := _not_carried(f, usl, kind)) else Fit(law=f.law, refused=why) for f in fits]
+    few = sizes < _MIN_SIZES["usl"]
+    return [f if f.refused or f is usl else _carried(f, usl, kind, few) for f in fits]
 
 
-def _not_carried(found: Fit, usl: Fit, kind: Kind | None) -> str:
+def _carried(found: Fit, usl: Fit, kind: Kind | None, few: bool) -> Fit:
+    """The fit as far as the points carry it."""
+    if (why := _other_kind(found.law, kind)) or (why := "" if few else _not_carried(found, usl)):
+        return Fit(law=found.law, refused=why)
+    if few:
+        return replace(found, assumes=f"overhead does not grow with the ranks, which takes {_MIN_SIZES['usl']} sizes to show")
+    return found
+
+
+def _other_kind(law: Law, kind: Kind | None) -> str:
+    """Why Gustafson's law is not of these runs; empty where it is, and for the other laws."""
+    if law != "gustafson" or kind == "weak":
+        return ""
+    unsaid = ", which these runs are not known to be" * (kind is None)
+    return f"this law is of weak scaling, where the work grows with the ranks{unsaid}"
+
+
+def _not_carried(found: Fit, usl: Fit) -> str:
     """Why points that Amdahl's or Gustafson's law fits do not carry it; empty where they do.
 
     Both hold only if overhead does not grow with the ranks, which is taken as shown where the USL, which holds in both cases, is
     fitted and foresees the same. Amdahl's law is the USL with κ at 0: there each has to lie in the other's band.
     """
-    if found.law == "gustafson" and kind != "weak":
-        unsaid = ", which these runs are not known to be" * (kind is None)
-        return f"this law is of weak scaling, where the work grows with the ranks{unsaid}"
     ahead, wider = found.next_throughput, usl.next_throughput
     if ahead is None or wider is None:
         return f"the points leave open whether overhead grows with the ranks, which this law has no term for (USL: {usl.refused})"

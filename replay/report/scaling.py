@@ -170,6 +170,11 @@ def part_name(name: str) -> str:
     return f"{steady}, {known}" if phase else name.replace("_", " ")
 
 
+def law_name(fit: Fit) -> str:
+    """`Amdahl`; `Amdahl, at most` where it is a bound."""
+    return LAWS[fit.law] + ", at most" * bool(fit.assumes)
+
+
 def _fit(fit: Fit) -> str:
     if fit.refused:
         return f"{LAWS[fit.law]}: refused: {fit.refused}"
@@ -181,6 +186,8 @@ def _fit(fit: Fit) -> str:
     ahead = ""
     if fit.next_gain is not None and fit.next_ranks is not None:
         gain = fit.next_gain
-        ahead = f"; {fit.next_ranks} ranks would be {gain.estimate:.2f} times as fast (90 %: {gain.low:.2f} to {gain.high:.2f})"
+        most = "at most " * bool(fit.assumes)
+        ahead = f"; {fit.next_ranks} ranks would be {most}{gain.estimate:.2f} times as fast (90 %: {gain.low:.2f} to {gain.high:.2f})"
     peak = f"; fastest with {fit.peak_ranks:.0f} ranks" if fit.peak_ranks is not None else ""
-    return f"{LAWS[fit.law]}: {', '.join(known)}{ahead}{peak}"
+    given = f", if {fit.assumes}" if fit.assumes else ""
+    return f"{LAWS[fit.law]}{given}: {', '.join(known)}{ahead}{peak}"

@@ -11,7 +11,7 @@ from distmon.core.reconcile import Reconciled
 from distmon.core.scaling import Fit
 from distmon.replay.report.drawing import HEIGHT, SERIES, Chart, Spec
 from distmon.replay.report.model import ScalingReport
-from distmon.replay.report.scaling import LAWS, part_name
+from distmon.replay.report.scaling import law_name, part_name
 
 _IDEAL = "#8a94a0"
 _Row = dict[str, Any]
@@ -59,7 +59,7 @@ def _lines(
 ) -> Spec:
     """Lines with whiskers of their intervals; laws as bands, up to the next doubling."""
     names = list(dict.fromkeys(str(point["s"]) for point in points))
-    laws = [LAWS[fit.law] for fit in fits or [] if fit.curve]
+    laws = [law_name(fit) for fit in fits or [] if fit.curve]
     colours = [*SERIES[: len(names) - 1], _IDEAL, *SERIES[len(names) - 1 : len(names) - 1 + len(laws)]]
     colour = alt.Color(
         "s:N",
@@ -98,7 +98,7 @@ def _ticks(rows: list[Reconciled], ahead: bool) -> list[float]:
 
 def _bands(fits: list[Fit], colour: alt.Color) -> list[alt.Chart]:
     values = [
-        {"n": n, "v": band.estimate, "lo": band.low, "hi": band.high, "s": LAWS[fit.law]} for fit in fits for n, band in fit.curve
+        {"n": n, "v": band.estimate, "lo": band.low, "hi": band.high, "s": law_name(fit)} for fit in fits for n, band in fit.curve
     ]
     base = alt.Chart(alt.InlineData(values=values)).encode(x="n:Q", color=colour)
     area = base.mark_area(opacity=0.15).encode(y="lo:Q", y2="hi:Q")

@@ -125,15 +125,24 @@ def test_what_the_points_cannot_carry_is_refused() -> None:
 
 
 def test_laws_without_a_term_for_growing_overhead_need_points_that_show_none() -> None:
-    """Three sizes fit both laws, and leave open what either has no term for."""
+    """Three sizes fit both laws, and leave open what either has no term for: they are bounds then, and say so."""
     three = laws(points(0.05, 0.0, 0.003, (1, 2, 4)), "weak")
-    assert all("leave open whether overhead grows" in three[law].refused for law in ("amdahl", "gustafson"))
+    assert all("overhead does not grow" in three[law].assumes and not three[law].refused for law in ("amdahl", "gustafson"))
     five = laws(points(0.05, 0.0, 0.02, (1, 2, 4, 8, 16), seed=0), "strong")
-    assert not five["usl"].refused
+    assert not five["usl"].refused and not five["amdahl"].assumes
     ahead = five["amdahl"].next_throughput
     assert ahead is not None and ahead.low <= 3200 / (1 + 0.05 * 31) <= ahead.high
     grows = laws(points(0.01, 0.0005, 0.01, (1, 2, 4, 8, 16)), "strong")
     assert "foresees another throughput" in grows["amdahl"].refused or "κ of the USL is above 0" in grows["amdahl"].refused
+
+
+def test_with_few_sizes_a_law_without_growing_overhead_is_a_bound() -> None:
+    """Overhead that grows brings less than what Amdahl's law draws on through 1, 2 and 4 ranks, never more."""
+    for kappa in (0.0, 0.001, 0.003, 0.01):
+        ahead = laws(points(0.05, kappa, 0.01, (1, 2, 4)), "strong")["amdahl"].next_throughput
+        truth = 800 / (1 + 0.05 * 7 + kappa * 8 * 7)
+        assert ahead is not None and truth <= ahead.high
+    assert ahead.estimate > 1.1 * truth
 
 
 def test_gustafsons_law_is_of_weak_scaling() -> None:

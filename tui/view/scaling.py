@@ -116,8 +116,7 @@ def law_records(found: Scaling | None) -> list[dict[str, object]]:
         ]
         if law.peak_ranks is not None:
             rows.append({"law": law.law, "parameter": "peak_ranks", "estimate": law.peak_ranks})
-        if law.refused:
-            rows.append({"law": law.law, "refused": law.refused})
+        rows += [{"law": law.law, key: text} for key, text in (("refused", law.refused), ("assumes", law.assumes)) if text]
     return rows
 
 
@@ -170,7 +169,7 @@ def law_lines(found: Scaling | None, palette: Palette, width: int, height: int) 
     """Each law: its parameters and what it foresees, or why it is refused."""
     style = palette.style
     if found is None:
-        return [Line([("the laws of scaling need runs with five numbers of ranks or more", style("muted"))])]
+        return [Line([("the laws of scaling need runs with three numbers of ranks or more", style("muted"))])]
     lines = []
     for law in found.fits:
         lines.append(Line([(LAWS[law.law], style("accent", bold=True))]))
@@ -183,7 +182,9 @@ def _law_words(law: Fit) -> str:
     if law.next_throughput is not None and law.next_ranks is not None:
         ahead = law.next_throughput
         band = f"{compact(ahead.estimate)} samples/s ({compact(ahead.low)} to {compact(ahead.high)})"
-        parts.append(f"{law.next_ranks} ranks: {band}")
+        parts.append(f"{law.next_ranks} ranks: {'at most ' * bool(law.assumes)}{band}")
     if law.peak_ranks is not None:
         parts.append(f"fastest near {law.peak_ranks:.0f} ranks")
+    if law.assumes:
+        parts.append(f"if {law.assumes}")
     return ", ".join(parts)
