@@ -22,7 +22,7 @@ ALL_PHASES = (*PHASES, "rest")
 
 
 class Split(NamedTuple):
-    """Mean of a step over ranks, in seconds. A phase that was not seen is None, and its time is in the rest."""
+    """Mean of a step over ranks, in seconds. A phase that was not seen is None; its time, and all of steps without it, is in the rest."""
 
     step_s: float
     input_wait: float | None
@@ -54,10 +54,10 @@ def split_of(sums: Sums) -> Split | None:
         return None
     return Split(
         duration / steps / 1e9,
-        a / seen_a / 1e9 if seen_a else None,
-        b / seen_b / 1e9 if seen_b else None,
-        c / seen_c / 1e9 if seen_c else None,
-        d / seen_d / 1e9 if seen_d else None,
+        a / steps / 1e9 if seen_a else None,
+        b / steps / 1e9 if seen_b else None,
+        c / steps / 1e9 if seen_c else None,
+        d / steps / 1e9 if seen_d else None,
         (duration - (a + b + c + d)) / steps / 1e9,
     )
 

@@ -12,6 +12,7 @@ probe.step(samples=len(batch))
 """
 
 from contextlib import contextmanager
+from operator import index
 from typing import Any, Iterator, Optional
 
 from . import worker
@@ -42,7 +43,21 @@ def step(samples: Optional[int] = None) -> None:
     """A training step ends here, having trained `samples` samples on this rank. Steps found by hooks then give way."""
     timer = _timer()
     if timer is not None:
-        timer.attempt("step", lambda: timer.step_ends_as_told(samples))
+        timer.attempt("step", lambda: timer.step_ends_as_told(_samples_told(timer, samples)))
+
+
+def _samples_told(timer: StepTimer, samples: Any) -> Optional[int]:
+    """None, with the reason, for what is no number of samples."""
+    if samples is None:
+        return None
+    try:
+        number = index(samples)
+    except TypeError:
+        number = -1
+    if number < 0:
+        timer.unseen("samples", f"probe.step(samples={samples!r}) is no number of samples"[:300])
+        return None
+    return number
 
 
 @contextmanager

@@ -22,6 +22,7 @@ UNCOUNTABLE = -(2**40)
 """Samples of a batch that hold no tensor: however many are added to it, the sum stays negative."""
 
 NO_LOADER = "no DataLoader or tf.data iterator feeds this loop; waiting for its input counts as compute"
+NOT_STATED = "no DataLoader or tf.data iterator feeds this loop, and probe.step() was not told samples="
 
 
 class Snapshot(NamedTuple):
@@ -62,6 +63,7 @@ class StepTimer(Counters):
         "_epochs_stated",
         "_eval_end",
         "_eval_start",
+        "_fed",
         "_fresh",
         "_full",
         "_graph",
@@ -109,6 +111,7 @@ class StepTimer(Counters):
         self._made: Dict[int, int] = {}
         self._full: Dict[int, FullBatches] = {}
         self._seen.discard(INPUT_WAIT)
+        self._fed = False
         self.seen_all = False
         self._epochs_stated = False
         self._restart()
@@ -283,6 +286,7 @@ class StepTimer(Counters):
             self.epoch += 1
         self._training, self._pending = set(self._pending), []
         self.feeding = 0
+        self._fed = True
         self.sees(INPUT_WAIT)
         batches = max(self._made.get(source, UNSEEN) for source in self._training)
         self._made = {}
@@ -363,6 +367,8 @@ class StepTimer(Counters):
                 self._restart()
                 return
         self._stated_samples = samples
+        if samples is not None:
+            self.samples = samples
         self.attempt("step", lambda: self.end_step(monotonic_ns()))
         self._stated_samples = None
 
@@ -410,7 +416,7 @@ class StepTimer(Counters):
     def seen_of(self, counted: Sequence[int], samples: int, batches: int) -> Tuple[int, ...]:
         """The phases, samples and batches of a step of which so much was counted, with UNSEEN for what no hook can see."""
         phases = [number if phase in self._seen else UNSEEN for phase, number in zip(PHASES, counted)]
-        samples = samples if INPUT_WAIT in self._seen and samples >= 0 else UNSEEN
+        samples = samples if self._fed and samples >= 0 else UNSEEN
         if self._stated_samples is not None:
             samples = self._stated_samples
         elif self._samples_per_step is not None:
@@ -419,15 +425,17 @@ class StepTimer(Counters):
 
     def _explain(self, step: int) -> None:
         """Say why, once it is clear that it stays so."""
-        if step == 1 and INPUT_WAIT not in self._seen and not self.manual:
+        if step != 1 or self._fed:
+            return
+        if INPUT_WAIT not in self._seen and not self.manual:
             self.unseen("input_wait", NO_LOADER)
-            if self._samples_per_step is None:
-                self.unseen("samples", NO_LOADER)
+        if self._samples_per_step is None and self._stated_samples is None:
+            self.unseen("samples", NOT_STATED if self.manual else NO_LOADER)
 
     def sees(self, *phases: int) -> None:
         """Hooks for these phases are in place."""
         self._seen.update(phases)
-        self.seen_all = self._seen.issuperset(PHASES) and self._samples_per_step is None
+        self.seen_all = self._seen.issuperset(PHASES) and self._fed and self._samples_per_step is None
 
     # Words
 

@@ -85,6 +85,14 @@ def test_split_adds_up_and_unseen_is_none() -> None:
     assert split.rest == pytest.approx(0.03)
 
 
+def test_a_split_adds_up_where_some_steps_have_none() -> None:
+    seen = batch(0, [0.1] * 30, input_wait_ns=[0.01] * 30, compute_ns=[0.06] * 30)
+    state = fold([seen, batch(30, [0.1] * 10, origin=3.0, input_wait_ns=[0.01] * 10)])
+    split = measures.step_split(measures.current_generation(state))
+    assert split is not None and split.compute == pytest.approx(0.045) and split.rest == pytest.approx(0.045)
+    assert split.step_s == pytest.approx(0.1)
+
+
 def test_throughput_is_the_sum_over_ranks() -> None:
     state = fold(batch(0, [0.1] * 40, rank=rank) for rank in range(4))
     found = measures.throughput(measures.current_generation(state))

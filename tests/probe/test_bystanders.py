@@ -136,6 +136,32 @@ def test_a_script_can_say_its_steps_itself(rings: Path) -> None:
     assert (said[1]["values"], said[2]["text"]) == ({"loss": 0.5}, "done")
 
 
+@pytest.mark.parametrize(
+    ("told", "expected", "reasons"),
+    [
+        ("samples=32", 32, []),
+        ("", None, ["no DataLoader or tf.data iterator feeds this loop, and probe.step() was not told samples="]),
+        ("samples=-4", None, ["probe.step(samples=-4) is no number of samples"]),
+        ("samples='abc'", None, ["probe.step(samples='abc') is no number of samples"]),
+    ],
+)
+def test_samples_are_what_the_script_says_or_unknown(rings: Path, told: str, expected: int | None, reasons: list[str]) -> None:
+    """All phases are told too: nothing that hooks count is missing but the samples."""
+    code = (
+        "from distmon import probe\n"
+        "for step in range(4):\n"
+        "    for name in ('input_wait', 'compute', 'exposed_communication', 'optimizer'):\n"
+        "        with probe.phase(name): sum(range(100))\n"
+        f"    probe.step({told})\n"
+    )
+    done = python(rings, "-c", code)
+    assert (done.returncode, done.stderr) == (0, "")
+    (rank,) = read_ranks(rings)
+    assert [step.samples for step in rank.steps()] == [expected] * 4
+    said = [message["reason"] for message in rank.messages("unseen") if message["field"] == "samples"]
+    assert said[: len(reasons)] == reasons and bool(said) == bool(reasons)
+
+
 @pytest.mark.parametrize("path", [PROBE / "shim", None])
 def test_the_calls_do_nothing_where_nobody_measures(path: Path | None) -> None:
     code = (

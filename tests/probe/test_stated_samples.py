@@ -17,6 +17,8 @@ def test_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stated: str, e
     timer = StepTimer(writer)
     if loader_seen:
         timer.sees(*PHASES)
+        timer.batch_may_train(1)
+        timer.training_begins()
     for _ in range(3):
         timer.batch_wanted(1)
         timer.batch_came(32)
