@@ -22,7 +22,7 @@ ALL_PHASES = (*PHASES, "rest")
 
 
 class Split(NamedTuple):
-    """Mean of a step over ranks, in seconds. A phase that was not seen is None; its time, and all of steps without it, is in the rest."""
+    """Mean of a step over ranks, in seconds. A phase that was never seen is None; what was not seen is in the rest."""
 
     step_s: float
     input_wait: float | None

@@ -322,8 +322,8 @@ def _queue_words(node: NodeState, sample: NodeSampled) -> str:
     mean = _recent_mean((s.run_queue_wait_percent for s in reversed(node.strains)), _readings(sample, QUEUED_S))
     now = [(p.run_queue_wait_percent, p.rank) for p in sample.processes if p.run_queue_wait_percent is not None]
     told = ", ".join(f"rank {rank} {wait:.0f} %" for wait, rank in sorted(now, key=lambda one: -one[0])[:_WAITERS])
-    who = f"of its {len(now)} ranks the one that waits longest" if len(now) > 1 else "its rank"
-    return f"{who} is ready to run and has no core {mean:.0f} % of the last {QUEUED_S:.0f} s; now {told}"
+    who = f"of its {len(now)} ranks the one that waits longest" if len(now) > 1 else "its rank" if now else "one of its ranks"
+    return f"{who} is ready to run and has no core {mean:.0f} % of the last {QUEUED_S:.0f} s" + f"; now {told}" * bool(told)
 
 
 def _memory(node: NodeState, sample: NodeSampled) -> Verdict:

@@ -18,3 +18,8 @@ def place_of(rank: RankState) -> Place:
 def places_of(node: NodeState) -> tuple[Place, Place]:
     """The places of ranks that are there."""
     return ("node", node.node), ("host", node.host)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a launcher calls its own machine by this name."""
+    return host in ("localhost", "::1") or host.startswith("127.")

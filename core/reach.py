@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from distmon.core.places import place_of, places_of
+from distmon.core.places import is_loopback, place_of, places_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -23,7 +23,10 @@ def silent_nodes(state: SessionState) -> list[NodeState]:
 
 
 def hosts_out_of_reach(state: SessionState, ranks: Collection[RankState]) -> dict[str, float]:
-    """Those of `ranks`, by the name that their launcher has for them -> their last word."""
+    """Those of `ranks`, by the name that their launcher has for them -> their last word.
+
+    The launcher's own machine is always within its reach: there only the agent can be silent.
+    """
     found = {past.host: past.since for past in state.host_silences if past.until is None}
     silent = {place: node.last_heard for node in silent_nodes(state) for place in places_of(node)}
     if not found and not silent:
@@ -31,7 +34,7 @@ def hosts_out_of_reach(state: SessionState, ranks: Collection[RankState]) -> dic
     for rank in ranks:
         if (heard := silent.get(place_of(rank))) is not None:
             found.setdefault(rank.host, heard)
-    hosts = {rank.host for rank in ranks}
+    hosts = {rank.host for rank in ranks if not is_loopback(rank.host)}
     return {host: since for host, since in sorted(found.items()) if host in hosts}
 
 

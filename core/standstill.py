@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from distmon.core.finding import Verdict, since_start
 from distmon.core.hangs import Hang, describe, patience_s, pause_of, stands_at
+from distmon.core.places import place_of, places_of
 from distmon.core.reach import hosts_out_of_reach, silent_nodes
 from distmon.core.state import SessionState
 from distmon.core.steps import Generation
@@ -29,11 +30,13 @@ def standstill(state: SessionState, generation: Generation | None) -> Verdict | 
         return _hang(state, hang)
     if silence > max(HOST_GONE_S, 5 * usual) and (paused := _pause(state, last)) is not None:
         return paused
-    if silence <= max(STALL_S, 5 * usual):
+    if silence <= max(STALL_S, 5 * usual) or _unheard(state, generation):
         return None
+    ended = sorted(n for n in generation.ranks if n in state.ranks and state.ranks[n].exit_code == 0)
+    some = f"rank{'s' * (len(ended) > 1)} {', '.join(map(str, ended[:8]))} ended; " if ended else ""
     return Verdict(
         kind="stall",
-        text=f"no rank has finished a step for {silence:.0f} s",
+        text=f"{some}no rank has finished a step for {silence:.0f} s",
         evidence=f"usual step {usual:.3f} s",
         try_first="look at the ranks' output; an evaluation or checkpoint that distmon does not know looks the same",
         check="steps come again, and no rank waits for the others",
@@ -66,6 +69,12 @@ def _gone_hosts(state: SessionState, generation: Generation) -> dict[str, float]
     """Hosts of its ranks that are out of reach -> their last word."""
     world = generation.world_size or len(generation.ranks)
     return hosts_out_of_reach(state, [rank for rank in state.ranks.values() if rank.rank < world])
+
+
+def _unheard(state: SessionState, generation: Generation) -> bool:
+    """Whether no agent of its ranks is heard: nobody knows of steps then."""
+    silent = {place for node in silent_nodes(state) for place in places_of(node)}
+    return bool(silent) and all(place_of(state.ranks[number]) in silent for number in generation.ranks if number in state.ranks)
 
 
 def _host_gone(state: SessionState, last: float, gone: dict[str, float]) -> Verdict:

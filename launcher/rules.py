@@ -6,6 +6,7 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
+from distmon.core.places import is_loopback
 from distmon.launcher.reports import CheckedJob, Finding, HostFacts, HostReport, Severity, common_interfaces
 
 CLOCK_LIMIT_S = 1.0
@@ -63,17 +64,13 @@ def _of_job(job: CheckedJob, reports: Sequence[HostReport]) -> Iterator[Finding]
     elif job.environment_bytes > ARGUMENT_LIMIT:
         text = f"the environment has {job.environment_bytes >> 10} KiB: horovodrun fails above 128, distmon passes it another way"
         yield Finding(host="", check="environment", severity="info", text=text)
-    local_names = [report.host for report in reports if report.local and _is_loopback(report.host)]
+    local_names = [report.host for report in reports if report.local and is_loopback(report.host)]
     if len(reports) > 1 and local_names and reports[0].slots:
         text = f"{local_names[0]} is another machine on every host of the job"
         yield Finding(host=local_names[0], check="name", severity="warning", text=text, mend="give this machine's own name")
     if len(reports) > 1:
         text = "Gloo and Horovod's rendezvous are neither encrypted nor authenticated"
         yield Finding(host="", check="network", severity="info", text=text, mend="use a network that you trust")
-
-
-def _is_loopback(name: str) -> bool:
-    return name == "localhost" or name.startswith("127.")
 
 
 # --- one host ---

@@ -19,7 +19,8 @@ GRACE_S = 10.0
 LOADING_GRACE_S = 60.0
 """Where the launcher does not see the ranks meet: they load their framework first."""
 NOT_LOADED = (
-    "its process did not load the probe: python -I, -E or -S, a PYTHONPATH of its own, or a script that never joins the others"
+    "its process did not load the probe: DISTMON_DISABLE is set, python -I, -E or -S, a PYTHONPATH of its own, or a script"
+    " that never joins the others"
 )
 
 

@@ -186,8 +186,8 @@ def _fit(fit: Fit) -> str:
     ahead = ""
     if fit.next_gain is not None and fit.next_ranks is not None:
         gain = fit.next_gain
-        most = "at most " * bool(fit.assumes)
-        ahead = f"; {fit.next_ranks} ranks would be {most}{gain.estimate:.2f} times as fast (90 %: {gain.low:.2f} to {gain.high:.2f})"
+        times = "at most " * bool(fit.assumes) + f"{gain.estimate:.2f} times as fast (90 %: {gain.low:.2f} to {gain.high:.2f})"
+        ahead = f"; {fit.next_ranks} ranks would be {times}"
     peak = f"; fastest with {fit.peak_ranks:.0f} ranks" if fit.peak_ranks is not None else ""
     given = f", if {fit.assumes}" if fit.assumes else ""
     return f"{LAWS[fit.law]}{given}: {', '.join(known)}{ahead}{peak}"

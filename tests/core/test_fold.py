@@ -155,6 +155,28 @@ def test_a_stall_while_a_host_is_lost_names_the_host() -> None:
     assert f"{lost.host} does not answer since" in stall.text
 
 
+def test_a_silent_agent_of_the_launchers_own_machine_is_no_host_that_is_gone_and_no_stall() -> None:
+    over = ev.JobEnded | ev.WorkerExited | ev.SessionEnded | ev.NodeLeft
+    running = [e for e in session(Script(ranks=2, nodes=1, seconds=10)) if not isinstance(e, over)]
+    state = fold(running)
+    for rank in state.ranks.values():
+        rank.host = "localhost"
+    for _ in range(30):
+        apply(state, ev.Ticked(at=state.now + 1))
+    assert [v.kind for v in verdicts(state) if v.kind in ("stall", "agent_silent")] == ["agent_silent"]
+
+
+def test_a_stall_after_ranks_have_ended_says_so() -> None:
+    over = ev.JobEnded | ev.WorkerExited | ev.SessionEnded | ev.NodeLeft
+    state = fold([e for e in session(Script(ranks=2, nodes=1, seconds=10)) if not isinstance(e, over)])
+    apply(state, ev.WorkerExited(at=state.now, rank=0, local_rank=0, host=state.ranks[0].host, exit_code=0))
+    for _ in range(30):
+        for node in state.nodes:
+            apply(state, ev.NodeSampled(at=state.now, node=node, interval_s=1.0))
+        apply(state, ev.Ticked(at=state.now + 1))
+    assert verdicts(state)[0].text.startswith("rank 0 ended; no rank has finished a step for")
+
+
 def test_a_silent_node_goes_stale_then_lost_and_comes_back() -> None:
     state = fold([ev.NodeJoined(at=0.0, node="n", host="h"), ev.NodeSampled(at=1.0, node="n", interval_s=1.0)])
     node = state.nodes["n"]

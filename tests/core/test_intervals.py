@@ -138,11 +138,10 @@ def test_laws_without_a_term_for_growing_overhead_need_points_that_show_none() -
 
 def test_with_few_sizes_a_law_without_growing_overhead_is_a_bound() -> None:
     """Overhead that grows brings less than what Amdahl's law draws on through 1, 2 and 4 ranks, never more."""
-    for kappa in (0.0, 0.001, 0.003, 0.01):
+    for kappa, beyond in ((0.0, 0.9), (0.001, 0.9), (0.003, 1.0), (0.01, 1.1)):
         ahead = laws(points(0.05, kappa, 0.01, (1, 2, 4)), "strong")["amdahl"].next_throughput
         truth = 800 / (1 + 0.05 * 7 + kappa * 8 * 7)
-        assert ahead is not None and truth <= ahead.high
-    assert ahead.estimate > 1.1 * truth
+        assert ahead is not None and truth <= ahead.high and ahead.estimate > beyond * truth
 
 
 def test_gustafsons_law_is_of_weak_scaling() -> None:

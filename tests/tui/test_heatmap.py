@@ -85,5 +85,19 @@ async def test_the_selection_holds_by_key_and_goes_with_it() -> None:
         heat.select(6)
         heat.show(HeatData([6, 1], [1.0, 2.0], [("a", 2)], SCALE), str)
         assert heat.selected == 6
-        heat.show(HeatData([1], [2.0], [("a", 1)], SCALE), str)
+        heat.show(HeatData([1], [2.0], [("a", 1)], SCALE), str, filtered=True)
         assert heat.selected is None
+
+
+async def test_what_stands_next_is_selected_where_the_selected_left_and_it_is_said() -> None:
+    app = HeatApp()
+    async with app.run_test(size=(60, 12)):
+        heat: HeatMap[int] = app.query_one(HeatMap)
+        heat.show(data([1.0] * 8, 4), lambda key: f"value {key}")
+        heat.select(6)
+        heat.show(HeatData([5, 7], [1.0, 2.0], [("a", 2)], SCALE), lambda key: f"value {key}")
+        assert heat.selected == 7 and "6 left; value 7" in heat.draw_body(*heat.body_size)[-1].text
+        heat.show(HeatData([5], [1.0], [("a", 1)], SCALE), lambda key: f"value {key}")
+        assert heat.selected == 5 and "7 left; value 5" in heat.draw_body(*heat.body_size)[-1].text
+        heat.select(5)
+        assert "left" not in heat.draw_body(*heat.body_size)[-1].text

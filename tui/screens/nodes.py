@@ -54,7 +54,8 @@ class Nodes(Page):
         if "heat" in shown:
             in_order = sorted(keys, key=lambda key: (node_table.name_words(facts, key), key))
             data, describe = node_table.heat(facts, measure, in_order)
-            self.heat.show(data, describe, ((measure.title, "accent"), (f" · {len(data.keys):,} cells", "muted")))
+            caption = [(measure.title, "accent"), (f" · {len(data.keys):,} cells", "muted")]
+            self.heat.show(data, describe, caption, filtered=bool(text) or problems)
         if "nodes" in shown:
             self.table.sort_key, self.table.descending = column, descending
             caption = matches(read_filter(text, node_table.FIELDS), len(keys), len(listed), problems=problems)
@@ -76,7 +77,7 @@ class Nodes(Page):
     def on_rows_panel_selected(self, event: RowsPanel.Selected) -> None:
         """The first GPU of the node is selected in the heat map."""
         key = event.panel.model.selected
-        self.heat.selected = next((unit for unit in self.heat.keys if unit[0] == key), None)
+        self.heat.follow(next((unit for unit in self.heat.keys if unit[0] == key), None))
         self.redraw()
 
     def on_rows_panel_opened(self, event: RowsPanel.Opened) -> None:

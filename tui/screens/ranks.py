@@ -73,7 +73,8 @@ class Ranks(Page):
         self.heat.hidden = self.table.hidden = all_hidden(told(text, problems=problems)) if facts.ranks else ""
         self.ripple.hidden = self.heat.hidden if not keys else ""
         if "heat" in shown:
-            self.heat.show(*ripples.heat(facts, measure, keys if text or problems else None))
+            filtered = bool(text) or problems
+            self.heat.show(*ripples.heat(facts, measure, keys if filtered else None), filtered=filtered)
         if {"ripple", "band"} & shown:
             lately = self._lately = recent(facts.state, measure.name)
             reach = ripples.reach_words(lately)
@@ -107,7 +108,9 @@ class Ranks(Page):
         """The same rank in every panel; open details follow."""
         if self.choices.details is not None:
             self.choices.details = ("rank", rank)
-        self.heat.selected = self.ripple.selected = rank
+        self.ripple.selected = rank
+        if self.heat.selected != rank:
+            self.heat.follow(rank)
         self.table.model.select(rank)
         self.redraw()
         self.frame.page_changed()

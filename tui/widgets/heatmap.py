@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, Generic, TypeVar
@@ -95,18 +95,30 @@ class HeatMap(Panel, Generic[K]):
         super().__init__(id=id)
         self.title, self.number, self.empty = title, number, empty
         self.selected: K | None = None
+        self._left: K | None = None
+        """What was selected until it left, while what stands in for it is selected."""
         self._data: HeatData[K] = HeatData()
         self._describe: Callable[[K], str] = str
         self._caption: tuple[tuple[str, str], ...] = ()
         self._layout = HeatLayout(1, 1, 1, 1, 0, False)
         self._starts: list[int] = [0]
 
-    def show(self, data: HeatData[K], describe: Callable[[K], str], caption: Sequence[tuple[str, str]] = ()) -> None:
-        """Take what there is now. `describe` says in one line what a key is."""
-        self._data, self._describe, self._caption = data, describe, tuple(caption)
+    def show(
+        self,
+        data: HeatData[K],
+        describe: Callable[[K], str],
+        caption: Sequence[tuple[str, str]] = (),
+        *,
+        filtered: bool = False,
+    ) -> None:
+        """Take what there is now. `describe` says in one line what a key is. One that a filter hides has not left."""
+        before, self._data, self._describe, self._caption = self._data.keys, data, describe, tuple(caption)
         self._starts = [0, *accumulate(count for _, count in data.groups)]
-        if self.selected is not None and self.selected not in set(data.keys):
-            self.selected = None
+        if self.selected is not None and self.selected not in (there := set(data.keys)):
+            gone, self.selected = self.selected, None if filtered else _stands_in(self.selected, before, there)
+            if self.selected is not None:
+                self._left = gone
+                self.post_message(self.Selected(self))
         self.redraw()
 
     @property
@@ -145,7 +157,8 @@ class HeatMap(Panel, Generic[K]):
             share = self._layout.share * self._layout.merged
             words = f"each cell is the worst of {share}" if share > 1 else ""
             return spread(Line([(words, style("muted"))]), legend, width, style("text"))
-        words = fit(self._describe(self.selected), max(width - legend.width - 2, 12)).rstrip()
+        left = f"{_key_words(self._left)} left; " if self._left is not None else ""
+        words = fit(left + self._describe(self.selected), max(width - legend.width - 2, 12)).rstrip()
         return spread(Line([(words, style("text", bold=True))]), legend, width, style("text"))
 
     def _row_count(self) -> int:
@@ -242,10 +255,14 @@ class HeatMap(Panel, Generic[K]):
                 return
 
     def select(self, key: K) -> None:
-        before, self.selected = self.selected, key
+        before, self.selected, self._left = self.selected, key, None
         self.redraw()
         if before != key:
             self.post_message(self.Selected(self))
+
+    def follow(self, key: K | None) -> None:
+        """Another panel's selection."""
+        self.selected, self._left = key, None
 
     def open_selected(self) -> None:
         if self.selected is None:
@@ -274,6 +291,12 @@ class HeatMap(Panel, Generic[K]):
             return None
         indices = self._indices(place, min(inside // layout.width, layout.span - 1))
         return self._data.keys[indices[0]] if indices else None
+
+
+def _stands_in(gone: K, before: Sequence[K], there: Collection[K]) -> K | None:
+    """The nearest key after it that is still there, or else before it."""
+    place = before.index(gone) if gone in before else 0
+    return next((key for key in (*before[place:], *reversed(before[:place])) if key in there), None)
 
 
 def _key_words(key: object) -> str:
