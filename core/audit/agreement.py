@@ -25,6 +25,13 @@ def quotient(a: Cell, b: Cell) -> Computed | None:
     return Computed(a.value / b.value, a.low / b.high, a.high / b.low)
 
 
+def product(a: Cell, b: Cell) -> Computed | None:
+    """a * b; None where either is missing or may be 0."""
+    if a.value is None or b.value is None or min(a.low, b.low) <= 0:
+        return None
+    return Computed(a.value * b.value, a.low * b.low, a.high * b.high)
+
+
 def scaled(found: Computed, by: float) -> Computed:
     return Computed(found.value * by, found.low * by, found.high * by)
 

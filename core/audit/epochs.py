@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from distmon.core.audit.agreement import difference
 from distmon.core.audit.scaling import compared
-from distmon.core.audit.table import Finding, Row, Table
+from distmon.core.audit.table import Cell, Finding, Row, Table
+from distmon.core.audit.values import first_of
 from distmon.core.quantiles import median
 
 _WARM = 2.0
@@ -37,36 +38,51 @@ class Times(NamedTuple):
     seconds: dict[int, float]
 
     @property
+    def _later(self) -> list[int]:
+        """All but the first."""
+        first = min(self.seconds, default=0)
+        return [epoch for epoch in self.seconds if epoch != first]
+
+    @property
     def usual(self) -> float:
         """The median of all epochs but the first."""
-        first = min(self.seconds)
-        return median(s for epoch, s in self.seconds.items() if epoch != first) or 0.0
+        return median(self.seconds[epoch] for epoch in self._later) or 0.0
 
     def between(self, low: float, high: float) -> list[int]:
         """Epochs after the first that took so many times the usual."""
-        first, usual = min(self.seconds), self.usual
-        return [epoch for epoch, s in self.seconds.items() if epoch != first and low * usual <= s < high * usual]
+        usual = self.usual
+        return [epoch for epoch in self._later if low * usual <= self.seconds[epoch] < high * usual]
 
 
 def epoch_times(table: Table) -> list[Times]:
-    """Every run of a table of epochs: its columns `RUN_s`; none for another table."""
+    """Every run of a table of epochs: its columns `RUN_s`; none for another table.
+
+    Of an epoch that stands in several rows the last one counts.
+    """
     if "epoch" not in table.columns:
         return []
     runs = [c for c in table.columns if c.endswith("_s") and not c.startswith("difference") and table.has_number(c)]
+    rows = {int(row["epoch"].value): row for row in table.rows if row["epoch"].value is not None}
     return [
         Times(
             column.removesuffix("_s"),
-            {int(row["epoch"].value): row[column].value or 0.0 for row in table.rows if row["epoch"].value is not None},
+            {epoch: row[column].value or 0.0 for epoch, row in rows.items() if _is_time(row[column])},
         )
         for column in runs
     ]
 
 
+def _is_time(cell: Cell) -> bool:
+    return cell.value is not None and cell.value >= 0
+
+
 def epoch_findings(table: Table) -> list[Finding]:
     """Differences as printed, warm-up, broken and slower epochs of each run."""
-    times = [run for run in epoch_times(table) if len(run.seconds) > 2 and run.usual > 0]
-    findings = [*_repeated(table, times), *_differences(table, times)]
-    for run in times:
+    every = epoch_times(table)
+    findings = [*_repeated(table, every), *_missing(table, every), *_differences(table, every)]
+    for run in every:
+        if len(run.seconds) <= 2 or run.usual <= 0:
+            continue
         first = min(run.seconds)
         findings.append(Finding("derived", run.run, f"{len(run.seconds)} epochs add up to {sum(run.seconds.values()):.2f} s"))
         if run.seconds[first] > _WARM * run.usual:
@@ -77,8 +93,9 @@ def epoch_findings(table: Table) -> list[Finding]:
             text = f"epoch {epoch} took {run.seconds[epoch]:.2f} s, usual are {run.usual:.0f} s: something broke in"
             findings.append(Finding("caution", run.run, text))
         if slower := run.between(_SLOWER, _BROKEN):
-            seconds = [run.seconds[epoch] for epoch in slower]
-            text = f"epochs {_ranges(slower)} took {min(seconds):.0f} to {max(seconds):.0f} s, usual are {run.usual:.0f} s"
+            seconds = sorted(run.seconds[epoch] for epoch in slower)
+            took = " to ".join(dict.fromkeys(f"{one:.0f}" for one in (seconds[0], seconds[-1])))
+            text = f"{_epochs(slower)} took {took} s, usual are {run.usual:.0f} s"
             findings.append(Finding("caution", run.run, f"{text}: fewer workers, or slower ones"))
         findings += _metrics(table, run.run)
     return findings
@@ -118,7 +135,7 @@ def _differences(table: Table, times: list[Times]) -> list[Finding]:
     found = [
         finding
         for row in table.rows
-        if (computed := difference(row[other], row[base])) is not None
+        if _is_time(row[other]) and _is_time(row[base]) and (computed := difference(row[other], row[base])) is not None
         for finding in compared(row[column], computed, f"epoch {row['epoch'].text}", "difference", 2)
     ]
     wrong = [finding for finding in found if finding.kind == "contradicts"]
@@ -139,6 +156,19 @@ def _repeated(table: Table, times: list[Times]) -> list[Finding]:
         for epoch, numbers in rows.items()
         if len(numbers) > 1
     ]
+
+
+def _missing(table: Table, times: list[Times]) -> list[Finding]:
+    """Epochs without a row, where the others follow one another more closely, and cells without a time."""
+    numbers = sorted({int(row["epoch"].value) for row in table.rows if times and row["epoch"].value is not None})
+    step = min((after - before for before, after in pairwise(numbers)), default=0)
+    gaps = [f"{before} and {after}" for before, after in pairwise(numbers) if after - before > step]
+    findings = [Finding("caution", "all rows", f"no row between epochs {first_of(gaps)}: sums are without it")] if gaps else []
+    for run in times:
+        if untimed := [epoch for epoch in numbers if epoch not in run.seconds]:
+            lacking = f"{_epochs(untimed)} {'has' if len(untimed) == 1 else 'have'} no usable time"
+            findings.append(Finding("caution", run.run, f"{lacking}: sums and comparisons are without it"))
+    return findings
 
 
 def event_findings(epochs: Table, events: Table) -> list[Finding]:
@@ -193,13 +223,13 @@ def _lost(run: Times, other: Times, events: list[Row]) -> list[Finding]:
     findings = []
     if 0 < counted * 1.05 < lost:
         text = (
-            f"counts {counted:.1f} s as lost, while epochs {_ranges(broken)} alone took {lost:.1f} s longer than those of "
+            f"counts {counted:.1f} s as lost, while {_epochs(broken)} alone took {lost:.1f} s longer than those of "
             f"{other.run}{_at_lower_speed(slower, below)}"
         )
         findings.append(Finding("contradicts", run.run, text))
     whole = sum(more.values())
-    text = f"its epochs took {whole:.1f} s longer than those of {other.run}: {lost:.1f} s in epochs {_ranges(broken)}"
-    text += f", {below:.1f} s below capacity in epochs {_ranges(slower)}" if slower else ""
+    text = f"its epochs took {whole:.1f} s longer than those of {other.run}: {lost:.1f} s in {_epochs(broken)}"
+    text += f", {below:.1f} s below capacity in {_epochs(slower)}" if slower else ""
     findings.append(Finding("derived", run.run, f"{text}, {whole - lost - below:+.1f} s in the others"))
     if "after_epoch" not in (known[0] if known else {}):
         return findings
@@ -214,7 +244,7 @@ def _lost(run: Times, other: Times, events: list[Row]) -> list[Finding]:
         sum(parts.reduced for parts in split),
     )
     if len(split) > 1:
-        findings.append(Finding("derived", f"{run.run}, epochs {_ranges(broken)}", _split_words(together)))
+        findings.append(Finding("derived", f"{run.run}, {_epochs(broken)}", _split_words(together)))
     if any(together.named.values()):
         text = (
             "whether its events lie within the epochs or between them is not told: what lies between them is part of no epoch, "
@@ -256,11 +286,11 @@ def _split_words(parts: Split) -> str:
 
 
 def _at_lower_speed(slower: list[int], seconds: float) -> str:
-    return f", and epochs {_ranges(slower)} another {seconds:.1f} s at a lower speed" if slower else ""
+    return f", and {_epochs(slower)} another {seconds:.1f} s at a lower speed" if slower else ""
 
 
-def _ranges(epochs: list[int]) -> str:
-    """1, 3 to 5."""
+def _epochs(epochs: list[int]) -> str:
+    """epoch 1, or epochs 1 and 3 to 5."""
     parts: list[str] = []
     start = 0
     for index in range(1, len(epochs) + 1):
@@ -268,4 +298,4 @@ def _ranges(epochs: list[int]) -> str:
             first, last = epochs[start], epochs[index - 1]
             parts.append(str(first) if first == last else f"{first} to {last}")
             start = index
-    return " and ".join(parts)
+    return f"epoch{'s' * (len(epochs) > 1)} {' and '.join(parts)}"

@@ -16,6 +16,8 @@ TIME = re.compile(rf"{_TIMED}_(s|sec|seconds)|seconds", re.IGNORECASE)
 OTHER_TIME = re.compile(rf"{_TIMED}_(ms|minutes|h)|hours|{_WHOLE}_time|time|duration|runtime|time_per_epoch", re.IGNORECASE)
 """Times in other units, or of none that is told: good for quotients."""
 WORK = re.compile(r"(images|samples|examples|records)_per_(task|epoch|run|worker)", re.IGNORECASE)
+ALL_WORK = re.compile(r"(total_)?(images|samples|examples|records)", re.IGNORECASE)
+ENERGY = re.compile(r"(total_)?energy_j|joules", re.IGNORECASE)
 POWER = re.compile(r"(power|total_power|board_power)_w|watts", re.IGNORECASE)
 SPEEDUP = re.compile(r"speedup(_printed|_x)?", re.IGNORECASE)
 SPEEDUP_SPEED = re.compile(r"speedup_(by_)?(speed|throughput)(_printed|_x)?|(speed|throughput)_speedup", re.IGNORECASE)
@@ -29,7 +31,7 @@ SETTING = re.compile(r"(\w+[ _])?batch([ _]?size)?|(image|input)[ _]size|resolut
 """What a row was run with, in numbers."""
 _OTHERS = re.compile(r"epoch|epochs|minutes|run|event|after_epoch", re.IGNORECASE)
 _SPEEDUPS = (SPEEDUP, SPEEDUP_SPEED, SPEEDUP_TIME, SPEEDUP_PERCENT, EFFICIENCY)
-_MEASURED = (SIZE, RATE, RATE_EACH, TIME, OTHER_TIME, WORK, POWER, *_SPEEDUPS)
+_MEASURED = (SIZE, RATE, RATE_EACH, TIME, OTHER_TIME, WORK, ALL_WORK, ENERGY, POWER, *_SPEEDUPS)
 
 _WORDS = {
     "img": "images", "imgs": "images", "image": "images", "sample": "samples", "example": "examples", "token": "tokens",

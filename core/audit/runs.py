@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 
-from distmon.core.audit.agreement import Computed, difference, quotient, scaled
-from distmon.core.audit.names import POWER, SPEEDUP, SPEEDUP_TIME
+from distmon.core.audit.agreement import Computed, contradicts, difference, product, quotient, scaled
+from distmon.core.audit.names import ALL_WORK, ENERGY, POWER, SPEEDUP, SPEEDUP_TIME
 from distmon.core.audit.scaling import (
     OF_TIME,
     Reading,
     compared,
+    held_against,
     named,
     printed,
+    same_size,
     same_work_time,
+    several_bases,
     size_of,
     superlinear,
     times_the_workers,
@@ -20,12 +23,15 @@ from distmon.core.audit.scaling import (
 from distmon.core.audit.table import Cell, Finding, Row, Table
 
 _NOTHING = Cell("", None, 0.0)
-_OTHER_SIZES = re.compile(r"elastic_nodes|\w*_nodes", re.IGNORECASE)
+_JOULES_OFF = 0.05
+"""Mean watts and a counter of joules are not over quite the same time."""
+_PARTS_OF_RUNS = re.compile(r"(task|epoch|step)(_time)?_(s|sec|seconds)", re.IGNORECASE)
+OTHER_SIZES = re.compile(r"elastic_nodes|\w*_nodes", re.IGNORECASE)
 
 
 def run_findings(table: Table) -> list[Finding]:
     """Everything about rows that are runs."""
-    return [*_minutes(table), *_by_time(table), *_watts(table)]
+    return [*_minutes(table), *_by_time(table), *_watts(table), *_joules(table), *_work_by_time(table)]
 
 
 def _minutes(table: Table) -> list[Finding]:
@@ -45,7 +51,7 @@ def _by_time(table: Table) -> list[Finding]:
     size, time = table.size, same_work_time(table)
     if size is None or time is None:
         return []
-    others = [c for c in table.columns if c != size and _OTHER_SIZES.fullmatch(c)]
+    others = [c for c in table.columns if c != size and OTHER_SIZES.fullmatch(c)]
     has_epochs = "epochs" in table.columns
     findings = []
     if has_epochs and not _has_rate(table):
@@ -76,8 +82,8 @@ def _has_rate(table: Table) -> bool:
 
 def _speedups_by_time(table: Table, group: str, rows: list[Row], time: str, over: str, *, first: bool) -> list[Finding]:
     """Of rows with the same work, over the smallest of them; held against what is printed where that is over the same row."""
-    findings = []
-    base = rows[0]
+    base, others = rows[0], same_size(table, rows)
+    findings = [] if _has_rate(table) else several_bases(table, named(table, group, base), rows, time)
     for row in rows:
         where, found, more = named(table, group, row), quotient(base[time], row[time]), times_the_workers(table, row, base)
         if found is None:
@@ -88,6 +94,11 @@ def _speedups_by_time(table: Table, group: str, rows: list[Row], time: str, over
             findings += superlinear(where, found, more)
         if first:
             readings = [Reading(found)]
+            readings += [
+                Reading(by, f"it is over {table.written[time]} {one[time].text}")
+                for one in others
+                if (by := quotient(one[time], row[time]))
+            ]
             if not over:
                 readings.append(Reading(scaled(found, more), "each worker had the same work, whatever their number"))
             findings += printed(table, row, where, readings, more, (SPEEDUP_TIME,) if _has_rate(table) else OF_TIME)
@@ -146,14 +157,14 @@ def final_findings(runs: Table, epochs: Table, events: Table | None) -> list[Fin
         where = f"row {runs.rows.index(row) + 1}"
         findings.append(Finding("agrees", where, f"{runs.time} {row[runs.time].text}, as the events of {name}"))
         for column in runs.columns:
-            ends = [cells[other] for other in _same_metric(column, name) for cells in epochs.rows[-1:] if other in cells]
+            ends = [cells[other] for other in same_metric(column, name) for cells in epochs.rows[-1:] if other in cells]
             if ends and ends[0].value is not None:
                 last = Computed(ends[0].value, ends[0].low, ends[0].high)
                 findings += compared(row[column], last, where, f"{column} of the last epoch of {name}", 4)
     return findings
 
 
-def _same_metric(column: str, run: str) -> list[str]:
+def same_metric(column: str, run: str) -> list[str]:
     """The names that a metric of a whole run may have by epochs."""
     return [f"{run}_{column}", *([f"{run}_acc"] if column == "accuracy" else [])]
 
@@ -172,4 +183,47 @@ def _watts(table: Table) -> list[Finding]:
         if len(each) > 1 and each[-1][1] < 0.5 * each[0][1]:
             text = "the total grows much less than the boards: it covers one of them, or is a mean"
             findings.append(Finding("contradicts", named(table, group, each[-1][0]), text))
+    return findings
+
+
+def _joules(table: Table) -> list[Finding]:
+    """Watts times seconds against the joules printed."""
+    power, time, energy, size = table.matching(POWER), table.time, table.matching(ENERGY), table.size
+    if power is None or time is None or energy is None:
+        return []
+    findings = []
+    for number, row in enumerate(table.rows, 1):
+        if (exact := product(row[power], row[time])) is None:
+            continue
+        found = Computed(exact.value, exact.low * (1 - _JOULES_OFF), exact.high * (1 + _JOULES_OFF))
+        readings = [Reading(found)]
+        if size and (row[size].value or 0.0) > 1:
+            readings.append(Reading(scaled(found, row[size].value or 1.0), f"{table.written[power]} is that of each of {size}"))
+        what = f"{table.written[energy]} ({table.written[power]} x {table.written[time]})"
+        findings += held_against(row[energy], readings, f"row {number}", what, 0)
+    return findings
+
+
+def _work_by_time(table: Table) -> list[Finding]:
+    """What was trained, by the time that it took, against the throughput: the time may hold more than training."""
+    work, rate, time, size = table.matching(ALL_WORK), table.rate, table.time, table.size
+    if work is None or rate is None or time is None or _PARTS_OF_RUNS.fullmatch(time) or "epochs" in table.columns:
+        return []
+    findings = []
+    for number, row in enumerate(table.rows, 1):
+        found, speed = quotient(row[work], row[time]), row[rate]
+        if found is None or speed.value is None or speed.low <= 0:
+            continue
+        where, told = f"row {number}", f"{table.written[rate]} {speed.text}"
+        said = f"{table.written[work]} / {table.written[time]} = {found.value:.1f}"
+        of_each = scaled(found, row[size].value or 1.0) if size else found
+        if not contradicts(speed, found):
+            findings.append(Finding("agrees", where, f"{told}: {said}"))
+        elif not contradicts(speed, of_each):
+            text = f"{told} is right only if {table.written[work]} is that of each of {size}; else {said}"
+            findings.append(Finding("caution", where, text))
+        else:
+            share = 100 * (1 - found.value / speed.value)
+            why = f"{share:.0f} % of the time is no part of the speed" if share > 0 else "they are not of the same time or work"
+            findings.append(Finding("caution", where, f"{said}, and {told}: {why}"))
     return findings

@@ -7,7 +7,16 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from distmon.core.audit.agreement import Computed, contradicts, quotient, scaled
-from distmon.core.audit.names import COMMUNICATION, EFFICIENCY, OTHER_TIME, SPEEDUP, SPEEDUP_PERCENT, SPEEDUP_SPEED, SPEEDUP_TIME
+from distmon.core.audit.names import (
+    COMMUNICATION,
+    EFFICIENCY,
+    OTHER_TIME,
+    SIZE,
+    SPEEDUP,
+    SPEEDUP_PERCENT,
+    SPEEDUP_SPEED,
+    SPEEDUP_TIME,
+)
 from distmon.core.audit.table import Cell, Finding, Row, Table
 from distmon.core.audit.values import communication_share
 
@@ -20,6 +29,7 @@ _SUPERLINEAR = 1.01
 _EFFICIENCIES = (EFFICIENCY, SPEEDUP_PERCENT)
 _OF_RATE = (SPEEDUP, SPEEDUP_SPEED, *_EFFICIENCIES)
 OF_TIME = (SPEEDUP, SPEEDUP_TIME, *_EFFICIENCIES)
+_NODES = ("nodes", "fixed_nodes")
 _APART = 1.1
 """Two speedups of one row that are so many times apart do not mean the same."""
 
@@ -46,9 +56,8 @@ def scaling_findings(table: Table) -> tuple[list[Finding], list[list[str]]]:
         rows = [row for row in every if (row[size].value or 0.0) > 0]
         findings += [finding for row in rows for finding in _two_speedups(table, row, named(table, group, row))]
         rows = [row for row in rows if not rate or row[rate].low > 0]
-        if rate and rows and (given := _over_absent(table, rows[0], size)):
-            text = f"its speedup of {given.text} is over a row that is not here, and taken as printed"
-            findings.append(Finding("caution", named(table, group, rows[0]), text))
+        findings += [finding for row in rows for finding in _each_by_number(table, row, named(table, group, row))]
+        findings += _base(table, group, rows, rate, size) if rows else []
         for row, more, readings in _by_rate(table, rows, rate, size) if rate else _by_print(table, rows, size):
             where, found = named(table, group, row), readings[0].speedup
             derived.append([group, row[size].text, f"{found.value:.3f}", f"{100 * found.value / more:.1f}"])
@@ -57,6 +66,61 @@ def scaling_findings(table: Table) -> tuple[list[Finding], list[list[str]]]:
             findings += _communication(table, row, where, found.value / more) if rate and row is not rows[0] else []
         findings += _shape(table, group, rows, size, rate) if rate and rate == table.rate else []
     return findings, derived
+
+
+def _base(table: Table, group: str, rows: list[Row], rate: str | None, size: str) -> list[Finding]:
+    """What is to be known of the row that speedups are over, where it is not the one row of one worker."""
+    base, where = rows[0], named(table, group, rows[0])
+    if rate and (given := _over_absent(table, base, size)):
+        text = f"its speedup of {given.text} is over a row that is not here, and taken as printed"
+        return [Finding("caution", where, text)]
+    findings = []
+    if (base[size].value or 0.0) > 1 and (rate or _printed_base(table, rows, size) > 1):
+        base_here = f"no row has fewer {table.written[size]}, so that it is the base, 100 % by definition"
+        findings.append(Finding("caution", where, f"{base_here}: how it compares with 1 is not told"))
+    return [*findings, *(several_bases(table, where, rows, rate) if rate else [])]
+
+
+def several_bases(table: Table, where: str, rows: list[Row], column: str) -> list[Finding]:
+    """Rows with as few workers as the first: which of them speedups are over is not told."""
+    others = [row[column].text for row in same_size(table, rows)]
+    if not others:
+        return []
+    over = f"speedups are over {table.written[column]} {rows[0][column].text}, and not {' or '.join(others)}"
+    return [Finding("caution", where, f"{len(others) + 1} rows that nothing tells apart: {over}")]
+
+
+def same_size(table: Table, rows: list[Row]) -> list[Row]:
+    """Other rows with as few workers as the first, over which a printed speedup may be too."""
+    size = table.size
+    return [row for row in rows[1:] if size and row[size].value == rows[0][size].value]
+
+
+def _each_by_number(table: Table, row: Row, where: str) -> list[Finding]:
+    """A throughput of all and one of each beside it: the one is the other times the workers."""
+    rate, each = table.rate, table.rate_each
+    number = _number_of(table, each) if each else None
+    if rate is None or each is None or number is None or not _same_unit(rate, each):
+        return []
+    workers, whole = row[number].value or 0.0, row[rate]
+    if workers <= 0 or whole.low <= 0:
+        return []
+    all_of_it = Computed(whole.value or 0.0, whole.low, whole.high)
+    readings = [Reading(scaled(all_of_it, 1 / workers)), Reading(all_of_it, f"{table.written[rate]} is that of each too")]
+    return held_against(row[each], readings, where, table.written[each], 2)
+
+
+def _number_of(table: Table, each: str) -> str | None:
+    """The column that counts what a throughput is of each of. Nodes hold several of the others, which are one for a worker."""
+    one = each.rpartition("_per_")[2]
+    counts = [c for c in table.all_matching(SIZE) if (c in _NODES) == (one == "node")]
+    return next((c for c in counts if c.startswith(one)), table.size if table.size in counts else next(iter(counts), None))
+
+
+def _same_unit(rate: str, each: str) -> bool:
+    """Not images of all, and tokens of each."""
+    units = [re.match(r"([a-z]+)_(?:per_)?s", name) for name in (rate, each)]
+    return None in units or len({unit[1] for unit in units if unit}) == 1
 
 
 Compared = tuple[Row, float, list[Reading]]
@@ -92,6 +156,11 @@ def _by_rate(table: Table, rows: list[Row], rate: str, size: str) -> list[Compar
         readings = [Reading(each)]
         if rate == table.rate:
             readings = [Reading(speedup), Reading(each, f"{table.written[rate]} is that of each worker")]
+        readings += [
+            Reading(over, f"it is over {table.written[rate]} {one[rate].text}")
+            for one in same_size(table, rows)
+            if (over := quotient(row[rate], one[rate]))
+        ]
         as_long = "epochs" not in row or row["epochs"].value == base["epochs"].value
         if time and as_long and (by_time := quotient(base[time], row[time])):
             readings.append(Reading(by_time, f"it is by {table.written[time]}"))
@@ -111,7 +180,7 @@ def _by_print(table: Table, rows: list[Row], size: str) -> list[Compared]:
     columns, efficiency = _speedup_columns(table), table.matching(EFFICIENCY)
     if not rows or same_work_time(table):
         return []
-    base = (rows[0][size].value or 1.0) if columns and rows[0][columns[0]].value == 1 else 1.0
+    base = _printed_base(table, rows, size)
     found = []
     for row in rows:
         more = (row[size].value or 0.0) / base
@@ -127,6 +196,12 @@ def _by_print(table: Table, rows: list[Row], size: str) -> list[Compared]:
         if readings:
             found.append((row, more, readings))
     return found
+
+
+def _printed_base(table: Table, rows: list[Row], size: str) -> float:
+    """How many workers the row has that printed speedups are over."""
+    columns = _speedup_columns(table)
+    return (rows[0][size].value or 1.0) if columns and rows[0][columns[0]].value == 1 else 1.0
 
 
 def same_work_time(table: Table) -> str | None:
@@ -155,14 +230,14 @@ def printed(
         if role is EFFICIENCY:
             by, digits = (100 / more, 1) if _is_percent(table, column) else (1 / more, 3)
             efficiencies = [Reading(scaled(one, by), meant) for one, meant in readings]
-            findings += _read(row[column], efficiencies, where, "efficiency", digits)
+            findings += held_against(row[column], efficiencies, where, "efficiency", digits)
         elif role is SPEEDUP_PERCENT:
             of_ideal = [Reading(scaled(one, 100 / more), meant) for one, meant in readings]
             of_one = Reading(scaled(readings[0].speedup, 100), "it is in percent of one worker")
-            findings += _read(row[column], [of_ideal[0], of_one, *of_ideal[1:]], where, table.written[column], 1)
+            findings += held_against(row[column], [of_ideal[0], of_one, *of_ideal[1:]], where, table.written[column], 1)
         elif role is not None:
             what = "speedup" if role is SPEEDUP else table.written[column]
-            findings += _read(row[column], readings, where, what, 3)
+            findings += held_against(row[column], readings, where, what, 3)
     return findings
 
 
@@ -173,7 +248,7 @@ def _is_percent(table: Table, column: str) -> bool:
     return by_name or any(cell.text.endswith("%") or (cell.value or 0.0) > _HIGHEST_SHARE for cell in cells)
 
 
-def _read(cell: Cell, readings: list[Reading], where: str, what: str, digits: int) -> list[Finding]:
+def held_against(cell: Cell, readings: list[Reading], where: str, what: str, digits: int) -> list[Finding]:
     """Printed against the plain reading; where only another gives it, that is said."""
     if cell.value is None:
         return []
@@ -187,7 +262,7 @@ def _read(cell: Cell, readings: list[Reading], where: str, what: str, digits: in
 
 def superlinear(where: str, found: Computed, more: float) -> list[Finding]:
     """An efficiency above 100 % by more than rounding."""
-    if found.value < _SUPERLINEAR * more or found.low <= more:
+    if more <= 1 or found.value < _SUPERLINEAR * more or found.low <= more:
         return []
     why = "the smallest run was slowed by something else, or the work was not the same"
     return [Finding("caution", where, f"efficiency {100 * found.value / more:.1f} %, more than linear: {why}")]

@@ -9,6 +9,7 @@ from distmon.core.audit.table import Cell, Finding, Row, Table
 
 _OTHERS = re.compile(r"epochs|minutes|.*_s", re.IGNORECASE)
 """What may be 0, as a phase that did not happen, and not less."""
+_NONE = re.compile(r"[-\u2013\u2014?.]*|n\.?/?a\.?|none|nan|null", re.IGNORECASE)
 _NAMED = 4
 """So many cells of a column are quoted."""
 
@@ -47,20 +48,31 @@ def communication_share(cell: Cell, column: str = "") -> float | None:
 
 
 def no_number_findings(table: Table) -> list[Finding]:
-    """Cells of measurements that are no number, as 20-80 or `100 (spotty)`: nothing can be computed from them."""
+    """Cells of measurements that are no number, as 20-80, 33:20 or `out of memory`: nothing can be computed from them."""
     findings = []
+    roles = (COMMUNICATION, _OTHERS)
+    known = [c for c in table.columns if is_measured(c) or any(role.fullmatch(c) for role in roles)]
+    measured = {column for column in known if table.has_number(column)}
     for column in table.columns:
         rows: dict[str, list[str]] = {}
         for number, row in enumerate(table.rows, 1):
-            if row[column].value is None and row[column].text[:1].isdigit() and communication_share(row[column]) is None:
+            if _should_be_a_number(row[column], column, measured=column in measured):
                 rows.setdefault(row[column].text, []).append(str(number))
         if rows:
-            told = [f"{text} (row {_first(numbers)})" for text, numbers in rows.items()]
-            text = f"{_first(told)}: not read as one number, and nothing is computed from it"
+            told = [f"{text} (row {first_of(numbers)})" for text, numbers in rows.items()]
+            text = f"{first_of(told)}: not read as one number, and nothing is computed from it"
             findings.append(Finding("caution", table.written[column], text))
     return findings
 
 
-def _first(told: list[str]) -> str:
+def _should_be_a_number(cell: Cell, column: str, *, measured: bool) -> bool:
+    """What begins as one; where other rows have measurements, all but what people write for none."""
+    if cell.value is not None or (COMMUNICATION.fullmatch(column) and communication_share(cell) is not None):
+        return False
+    return cell.text[:1].isdigit() or (measured and _NONE.fullmatch(cell.text) is None)
+
+
+def first_of(told: list[str]) -> str:
+    """Some, and how many more."""
     more = f" and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
     return ", ".join(told[:_NAMED]) + more

@@ -387,9 +387,107 @@ def test_a_rate_that_is_read_otherwise_is_a_caution() -> None:
     assert not said(found, "contradicts")
 
 
+def test_a_throughput_of_all_is_held_against_that_of_each() -> None:
+    found = table("workers,images_per_s,images_per_s_per_gpu\n1,100,100\n2,190,95\n4,360,85\n")
+    assert said(found, "contradicts") == ["workers 4: images_per_s_per_gpu computes to 90.00, printed 85"]
+    assert len(said(found, "agrees")) == 2
+    of_boards = table("nodes,gpus,Throughput,images_per_s_per_gpu\n1,4,400,100\n2,8,760,95\n")
+    assert not said(of_boards, "contradicts") and len(said(of_boards, "agrees")) == 2
+    of_each = table("gpus,throughput,throughput_per_gpu\n1,100,100\n4,95,95\n")
+    assert "throughput_per_gpu 95 is right only if throughput is that of each too" in said(of_each, "caution")[0]
+    other_unit = table("gpus,images_per_s,tokens_per_s_per_gpu\n1,100,9000\n2,190,8000\n")
+    assert not said(other_unit, "contradicts")
+
+
+def test_epochs_without_a_time_are_told_and_part_of_no_sum() -> None:
+    found = table("epoch,a_s,b_s,difference_s\n0,100,100,0\n1,50,50,0\n1,50,55,5\n3,50,50,0\n4,50,,\n5,-3,50,53\n")
+    assert said(found, "derived") == ["a: 4 epochs add up to 250.00 s", "b: 4 epochs add up to 255.00 s"]
+    assert said(found, "contradicts") == ["row 6, a_s: -3: this cannot be below 0; nothing is computed from it"]
+    assert said(found, "caution")[1:] == [
+        "all rows: no row between epochs 1 and 3: sums are without it",
+        "a: epoch 5 has no usable time: sums and comparisons are without it",
+        "b: epoch 4 has no usable time: sums and comparisons are without it",
+    ]
+    every_fifth = table("epoch,a_s\n0,100\n5,50\n10,50\n15,50\n")
+    assert not said(every_fifth, "caution")
+
+
+def test_a_blank_last_epoch_makes_no_warmup_and_differences_of_the_others_are_checked() -> None:
+    found = table("epoch,a_s,b_s,difference_printed_s\n0,100,101,1\n1,50,52,-2\n2,50,,\n")
+    assert said(found, "caution") == ["b: epoch 2 has no usable time: sums and comparisons are without it"]
+    assert said(found, "contradicts") == ["epoch 1: difference computes to 2.00, printed -2"]
+    assert said(found, "derived") == ["a: 3 epochs add up to 200.00 s"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        ([15], "epoch 2 took 15 s"),
+        ([15.1, 14.9], "epochs 2 to 3 took 15 s"),
+        ([15, 18], "epochs 2 to 3 took 15 to 18 s"),
+    ],
+)
+def test_slower_epochs_are_told_with_their_times(seconds: list[float], words: str) -> None:
+    rows = [10, 10, *seconds, 10, 10, 10]
+    found = table("epoch,a_s\n" + "".join(f"{epoch},{s}\n" for epoch, s in enumerate(rows)))
+    assert said(found, "caution") == [f"a: {words}, usual are 10 s: fewer workers, or slower ones"]
+
+
+def test_of_two_rows_of_the_smallest_size_either_may_be_the_base() -> None:
+    found = table("workers,images_per_s,speedup\n1,100,1\n1,120,1.00\n2,150,1.25\n")
+    assert not said(found, "contradicts") and "more than linear" not in "\n".join(said(found, "caution"))
+    assert said(found, "caution") == [
+        "workers 1: 2 rows that nothing tells apart: speedups are over images_per_s 100, and not 120",
+        "workers 1: speedup 1.00 is right only if it is over images_per_s 120; else it computes to 1.200",
+        "workers 2: speedup 1.25 is right only if it is over images_per_s 120; else it computes to 1.500",
+    ]
+    by_time = table("workers,seconds,speedup\n1,100.0,1\n1,80.0,1\n2,50.0,1.6\n")
+    assert not said(by_time, "contradicts")
+    assert "speedups are over seconds 100.0, and not 80.0" in said(by_time, "caution")[0]
+
+
+def test_a_base_of_several_workers_is_told() -> None:
+    found = table("model,workers,images_per_s,speedup\nA,1,100,1\nA,2,190,1.9\nB,2,50,1\nB,4,100,2.0\n")
+    told = "no row has fewer workers, so that it is the base, 100 % by definition: how it compares with 1 is not told"
+    assert said(found, "caution") == [f"B, workers 2: {told}"]
+    as_printed = table("gpus,speedup\n8,1\n16,1.9\n")
+    assert [text for text in said(as_printed, "caution") if text.startswith("gpus 8: no row has fewer gpus")]
+
+
+def test_cells_of_measurements_that_are_no_number_are_named_whatever_they_hold() -> None:
+    found = table("workers,time,images_per_s\n1,1:00:00,100\n2,33:20,abc\n4,16m40s,n/a\n8,,-\n")
+    assert said(found, "caution") == [
+        "time: 1:00:00 (row 1), 33:20 (row 2), 16m40s (row 3): not read as one number, and nothing is computed from it",
+        "images_per_s: abc (row 2): not read as one number, and nothing is computed from it",
+    ]
+
+
+def test_joules_are_held_against_watts_and_seconds() -> None:
+    found = table("gpus,power_w,seconds,energy_j,images_per_s\n1,100,10.0,1000,5\n2,210,10.0,3000,9\n4,300,10.0,12000,19\n")
+    assert said(found, "contradicts") == ["row 2: energy_j (power_w x seconds) computes to 2100, printed 3000"]
+    each = "row 3: energy_j (power_w x seconds) 12000 is right only if power_w is that of each of gpus"
+    assert said(found, "caution")[0].startswith(each)
+
+
+def test_work_by_time_is_held_against_the_throughput() -> None:
+    found = table("ranks,images_per_s,seconds,images\n1,100,10.0,1000\n2,190,10.5,1000\n4,300,10.0,1000\n8,50,10.0,1000\n")
+    assert "row 1: images_per_s 100: images / seconds = 100.0" in said(found, "agrees")
+    assert [text for text in said(found, "caution") if "images / seconds" in text] == [
+        "row 2: images_per_s 190 is right only if images is that of each of ranks; else images / seconds = 95.2",
+        "row 3: images / seconds = 100.0, and images_per_s 300: 67 % of the time is no part of the speed",
+        "row 4: images / seconds = 100.0, and images_per_s 50: they are not of the same time or work",
+    ]
+    assert not said(table("ranks,images_per_s,step_s,images\n1,100,0.1,50000\n"), "caution")
+
+
+def test_columns_of_numbers_that_nothing_is_asked_of_are_named() -> None:
+    assert table("gpus,images_per_s,batch size,loss,host\n1,100,32,0.5,a\n2,190,32,0.4,b\n").left_out == ["loss"]
+    assert table("epoch,a_s,b_s,a_loss\n0,1,1,3\n").left_out == []
+
+
 NAMES = ["workers", "gpus", "images_per_s", "time", "speedup_time", "speedup_speed", "communication (%)", "speedup (%)", "batch",
          "efficiency", "task_s", "a_s", "b_s", "epoch", "epochs", "seconds", "minutes", "power_w", "speedup",
-         "images_per_task", "run", "event"]  # fmt: skip
+         "images_per_task", "run", "event", "energy_j", "images", "images_per_s_per_gpu"]  # fmt: skip
 CELLS = ["", "0", "1", "2", "-3", "1e99", "1e999", "9" * 400, "5.5", "total", "time lost", "10:3", "x", "0.0", "140%", "1.5x"]
 
 

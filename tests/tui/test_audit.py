@@ -51,3 +51,11 @@ def test_a_table_without_contradiction_ends_with_0(tmp_path: Path, capsys: pytes
     (tmp_path / "t.csv").write_text("epoch,a_s,b_s,difference_s\n0,10,12,2\n1,10,13,3\n2,10,13,3\n")
     assert main(["audit", str(tmp_path / "t.csv")]) == 0
     assert "no contradiction in 3 printed numbers" in capsys.readouterr().out
+
+
+def test_what_is_left_out_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "t.csv").write_text("gpus,images/s,Loss\n1,100,0.5\n2,190,0.4\n")
+    assert main(["audit", str(tmp_path / "t.csv")]) == 0
+    assert "not understood, and left out: Loss" in capsys.readouterr().out
+    assert main(["audit", "--json", str(tmp_path / "t.csv")]) == 0
+    assert json.loads(capsys.readouterr().out)["tables"][0]["left_out"] == ["Loss"]

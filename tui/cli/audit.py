@@ -24,9 +24,9 @@ EPILOG = """\
 The table has a line of column names, and cells apart by commas, semicolons or tabs. What is understood, as Images/sec, # GPUs or
 Time (s) too: workers (processes, ranks, gpus, nodes, cards ...), images_per_s (samples_per_s, throughput ...; that of each with
 _per_gpu), speedup (speedup_speed, speedup_time), efficiency, communication (18% or 10:3), seconds of a task and of its phases
-(NAME_s), images_per_task, epoch with RUN_s of two runs, seconds and minutes, epochs, power_w. A column NAME_printed holds what
-was published. Numbers may be written as 1,024.5 (in quotes between commas), 1.5x or 83%, and with decimal commas between
-semicolons or tabs. Tables that belong together, as epochs and the events between them, are named together.
+(NAME_s), images_per_task, images (in all), epoch with RUN_s of two runs, seconds and minutes, epochs, power_w, energy_j. A column
+NAME_printed holds what was published. Numbers may be written as 1,024.5 (in quotes between commas), 1.5x or 83%, and with decimal
+commas between semicolons or tabs. Tables that belong together, as epochs and the events between them, are named together.
 
   distmon audit speed.csv
   distmon audit epochs.csv events.csv
@@ -46,6 +46,7 @@ class Audited(Struct):
     file: str
     findings: list[Said]
     derived: list[dict[str, str]]
+    left_out: list[str]
 
 
 class Report(Struct):
@@ -93,13 +94,14 @@ def _as_json(one: Audit) -> Audited:
         file=one.name,
         findings=[Said(f.kind, clean(f.where), clean(f.text)) for f in one.findings],
         derived=[dict(zip(DERIVED, map(clean, row), strict=True)) for row in one.derived],
+        left_out=list(map(clean, one.left_out)),
     )
 
 
 def _sections(one: Audit) -> list[Section]:
     """Contradictions first; what agrees is counted."""
     kinds = {"contradicts": "Contradicts itself", "caution": "To be read with care", "derived": "Follows from it"}
-    sections = [Section(clean(Path(one.name).name), lines=[_verdict(one)])]
+    sections = [Section(clean(Path(one.name).name), lines=[_verdict(one), *_left_out(one)])]
     for kind, title in kinds.items():
         lines = [f"{clean(f.where)}: {clean(f.text)}" for f in one.findings if f.kind == kind]
         if lines:
@@ -108,6 +110,12 @@ def _sections(one: Audit) -> list[Section]:
         header = [name.replace("_percent", ", %") for name in DERIVED]
         sections.append(Section("Derived", table=Grid(header, [[clean(cell) for cell in row] for row in one.derived])))
     return sections
+
+
+def _left_out(one: Audit) -> list[str]:
+    """Of a table of which nothing is understood that is told already."""
+    told = ", ".join(map(clean, one.left_out))
+    return [f"not understood, and left out: {told}"] if told and _is_understood(one) else []
 
 
 def _verdict(one: Audit) -> str:
