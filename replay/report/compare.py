@@ -138,7 +138,7 @@ def _size(ranks: int | None, base: list[Compared], other: list[Compared]) -> Siz
 
 
 def _other_work(base: list[Compared], other: list[Compared]) -> str:
-    """Epochs and samples that counted, means of a run, where they differ by more than a last step makes them differ."""
+    """Epochs and samples that counted, means over a side's runs, where they differ by more than a last step makes them differ."""
     sides = [
         [
             ("epoch", _mean([len(one.epochs.epochs) for one in side])),
@@ -149,8 +149,8 @@ def _other_work(base: list[Compared], other: list[Compared]) -> str:
     known = [(what, a, b) for (what, a), (_, b) in zip(*sides, strict=True) if a and b]
     if all(abs(b / a - 1) <= _SAME_WORK for _, a, b in known):
         return ""
-    base_did = " and ".join(_amount(what, a) for what, a, _ in known)
-    other_did = " and ".join(_amount(what, b) for what, _, b in known)
+    base_did = " and ".join(_amount(what, a) for what, a, _ in known) + _of_runs(base)
+    other_did = " and ".join(_amount(what, b) for what, _, b in known) + _of_runs(other)
     return f"the work differs: base trained {base_did}, other {other_did}; what the whole took says nothing of speed"
 
 
@@ -160,7 +160,11 @@ def _mean(values: list[int]) -> float | None:
 
 
 def _amount(what: str, mean: float) -> str:
-    return f"{number(mean, 15)} {what}{'s' * (mean != 1)}"
+    return f"{number(mean, 5)} {what}{'s' * (mean != 1)}"
+
+
+def _of_runs(side: list[Compared]) -> str:
+    return f" (means of {len(side)} runs)" if len(side) > 1 else ""
 
 
 def _ends(failed: list[Compared], compared: list[Compared]) -> list[str]:

@@ -338,6 +338,14 @@ def test_other_work_is_said_at_the_head() -> None:
     assert compare([compared()], [compared(seed=3)]).sizes[0].other_work == ""
 
 
+def test_other_work_of_repeated_runs_is_told_as_means_in_five_digits() -> None:
+    base = [compared(seconds=90), compared(seconds=90), compared(seconds=91)]
+    found = compare(base, [compared()]).sizes[0].other_work
+    mean = sum(one.session.samples or 0 for one in base) / 3
+    assert mean != round(mean) and f"{mean:,.0f} samples (means of 3 runs), other " in found
+    assert found.count("(means of") == 1
+
+
 def test_energy_of_a_part_of_the_time_is_not_compared_and_its_share_is_said() -> None:
     events = list(session(Script(seconds=60)))
     cut = [event for event in events if not (isinstance(event, ev.NodeSampled) and event.at > events[0].at + 30)]
