@@ -97,8 +97,12 @@ def _trained(session: model.Session) -> bool:
 
 
 def _not_measured(session: model.Session) -> list[str]:
-    told = session.reasons.items()
-    return [f"{key}: {reason}" for key, reason in told if _trained(session) or key.startswith("nodes.")]
+    """What a session on its own does not show is left out."""
+    keys: dict[str, list[str]] = {}
+    for key, reason in session.reasons.items():
+        if key.startswith("nodes.") or (_trained(session) and not key.startswith("summary.")):
+            keys.setdefault(reason, []).append(key)
+    return [f"{', '.join(named)}: {reason}" for reason, named in keys.items()]
 
 
 def _hardware(nodes: list[model.Node]) -> list[Section]:

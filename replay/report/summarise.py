@@ -25,6 +25,7 @@ from distmon.replay.report.accounts import summarise_books, summarise_communicat
 from distmon.replay.report.elastic import summarise_elastic
 from distmon.replay.report.hangs import summarise_hangs, summarise_host_silences
 from distmon.replay.report.mask import masked, masked_command
+from distmon.replay.report.reasons import NO_POWER_MODE, add_reasons, numbers
 from distmon.replay.report.words import count, seconds
 
 _TOLD = 8
@@ -47,7 +48,7 @@ def summarise(
     sizes = _sizes(state)
     split = measures.step_split(measures.current_generation(state))
     throughput, overalls, epochs = _throughput(state), rank_overalls(state), epoch_throughputs(state)
-    return model.Session(
+    session = model.Session(
         session_id=clean(state.session_id),
         started=_iso(job.started.at if job.started else state.started),
         duration_s=measures.elapsed(state),
@@ -83,6 +84,8 @@ def summarise(
         notes=(notes or []) + _import_warnings(state) + _lost_output(state) + _silent_nodes(state) + _summed_steps(state),
         reasons=_reasons(state, throughput, overalls) | _throughput_reasons(state, overalls, epochs) | _energy_reasons(state),
     )
+    add_reasons(session)
+    return session
 
 
 def _sizes(state: SessionState) -> list[int]:
@@ -207,6 +210,7 @@ def _epoch(found: EpochThroughput) -> model.Epoch:
 
 def _node(state: SessionState, node: NodeState) -> model.Node:
     means = measures.node_means(node)
+    mode, unavailable = (node.sample.power_mode, node.sample.unavailable) if node.sample else ("", {})
     return model.Node(
         node=clean(node.node),
         host=clean(node.host),
@@ -221,12 +225,12 @@ def _node(state: SessionState, node: NodeState) -> model.Node:
         ],
         cores=[model.Core(core=core, mean_percent=percent) for core, percent in enumerate(means.cores)],
         temperatures=[model.Zone(name=clean(name), mean_c=mean, max_c=highest) for name, mean, highest in means.temperatures],
-        power_mode=clean(node.sample.power_mode) if node.sample and node.sample.power_mode else None,
+        power_mode=clean(mode) or None,
         silences=[
             model.Silence(from_s=_since(state, begun), to_s=None if ended is None else _since(state, ended))
             for begun, ended in _silences(node)
         ],
-        unavailable=_plain_pairs(node.sample.unavailable) if node.sample else {},
+        unavailable=_plain_pairs(unavailable if mode else {"power_mode": NO_POWER_MODE} | unavailable),
     )
 
 
@@ -403,7 +407,7 @@ def _energy_reasons(state: SessionState) -> dict[str, str]:
     said: dict[str, list[int]] = {}
     for epoch, reason in found.no_epoch.items():
         said.setdefault(reason, []).append(epoch)
-    return reasons | {f"energy.epochs.{_numbers(numbers)}.energy_j": reason for reason, numbers in said.items()}
+    return reasons | {f"energy.epochs.{numbers(those)}.energy_j": reason for reason, those in said.items()}
 
 
 def _throughput_reasons(state: SessionState, overalls: list[RankOverall], epochs: list[EpochThroughput]) -> dict[str, str]:
@@ -417,14 +421,15 @@ def _throughput_reasons(state: SessionState, overalls: list[RankOverall], epochs
         reasons["epochs"] = f"only the first {MOST_EPOCHS:,} are kept"
     said: dict[tuple[str, str, str], list[int]] = {}
     for overall in overalls:
-        for key, reason in (("mean", overall.throughput.reason), ("median", overall.throughput.no_median)):
+        why = overall.throughput.reason
+        for key, reason in (("mean", why), ("median", why or overall.throughput.no_median)):
             if reason:
                 said.setdefault(("ranks", f"{key}_samples_per_s", reason), []).append(overall.rank)
     for epoch in epochs:
         if epoch.reason:
             said.setdefault(("epochs", "samples_per_s", epoch.reason), []).append(epoch.epoch)
-    for (kind, key, reason), numbers in said.items():
-        name = f"{kind}.{_numbers(numbers)}.{key}"
+    for (kind, key, reason), those in said.items():
+        name = f"{kind}.{numbers(those)}.{key}"
         reasons[name] = f"{reasons[name]}; {reason}" if name in reasons else reason
     return reasons
 
@@ -441,13 +446,9 @@ def _phase_reasons(state: SessionState, overalls: list[RankOverall]) -> dict[str
             if not overall.steps or overall.missing.get(name) != 0:
                 said.setdefault((name, reason), []).append(overall)
     return {
-        f"ranks.{_numbers([rank.rank for rank in ranks])}.{clean(name)}": _how_often(ranks, name) + clean(reason)
+        f"ranks.{numbers(rank.rank for rank in ranks)}.{clean(name)}": _how_often(ranks, name) + clean(reason)
         for (name, reason), ranks in sorted(said.items(), key=lambda item: item[0])
     }
-
-
-def _numbers(numbers: list[int]) -> str:
-    return "+".join(map(str, numbers[:8])) + "+" * (len(numbers) > 8)
 
 
 def _how_often(ranks: list[RankOverall], name: str) -> str:

@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from distmon.replay.report import model
 from distmon.replay.report.compare import Compared, compare
 from distmon.replay.report.compare import sections as sections_of_comparison
 from distmon.replay.report.mask import MASK, masked, masked_command
+from distmon.replay.report.reasons import numbers
 from distmon.replay.report.render import to_markdown, to_text
 from distmon.replay.report.sections import sections
 from distmon.replay.report.summarise import summarise
@@ -140,6 +141,114 @@ def test_what_was_not_measured_is_null_with_its_reason() -> None:
     assert found["nodes"][0]["power_mean_w"] is None
     assert {"samples", "throughput", "nodes.n0.power_mean_w"} <= set(found["reasons"])
     assert "–" in to_text(sections(summarise(folded(blind))))
+
+
+def one_rank() -> SessionState:
+    return folded(list(session(Script(ranks=1, nodes=1, seconds=30))))
+
+
+def no_step() -> SessionState:
+    return folded([event for event in session(Script(seconds=20)) if not isinstance(event, ev.StepsRecorded)])
+
+
+def cut_off() -> SessionState:
+    return folded(list(session(Script(seconds=30)))[:-2])
+
+
+def no_nodes() -> SessionState:
+    return folded([event for event in session(Script(seconds=30)) if not isinstance(event, ev.NodeSampled)])
+
+
+def few_steps() -> SessionState:
+    return folded(list(session(Script(seconds=12, step_s=1.5))))
+
+
+def summed_steps() -> SessionState:
+    events = session(Script(seconds=40))
+    return folded([summed(event) or event if isinstance(event, ev.StepsRecorded) else event for event in events])
+
+
+def unsampled() -> SessionState:
+    """No batch sizes and no optimizer, as the probe says too."""
+    events = list(session(Script(seconds=30)))
+    at = events[0].at + 1
+    unseen = [ev.PhaseUnseen(at=at, worker=f"w{rank}", rank=rank, field="optimizer", reason="compiled") for rank in range(4)]
+    return without([*events[:-1], *unseen, events[-1]], samples=None, optimizer_ns=None)
+
+
+def many_parts() -> SessionState:
+    return folded(eventful())
+
+
+def half_powered() -> SessionState:
+    events = list(session(Script(seconds=60)))
+    return folded([event for event in events if not (isinstance(event, ev.NodeSampled) and event.at > events[0].at + 30)])
+
+
+TELLING_NULLS = re.compile(
+    r"horovod_timeline|failure(\..*)?|hangs\..*|host_silences\..*|verdicts\..*|elastic\..*|energy\.cost(_per_sample)?"
+    r"|nodes\.[^.]+\.(silences|cores)\..*"
+)
+"""What is null says something there: docs/json.md has what."""
+NAMED_BY = ("rank", "epoch", "node", "index", "core", "name")
+
+
+def nulls(value: Any, path: str) -> Iterator[str]:
+    """The keys of what is null; an entry of a list by its number or name."""
+    if value is None and not TELLING_NULLS.fullmatch(path):
+        yield path
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from nulls(inner, f"{path}.{key}".lstrip(".")) if key not in ("reasons", "unavailable", "unseen") else ()
+    if isinstance(value, list):
+        for place, inner in enumerate(value):
+            name = next((inner[key] for key in NAMED_BY if key in inner), place) if isinstance(inner, dict) else place
+            yield from nulls(inner, f"{path}.{name}")
+
+
+def numbers_in(part: str) -> set[str]:
+    """As docs/json.md has it: `0+1+4-9`."""
+    found: set[str] = set()
+    for one in part.split("+"):
+        first, _, last = one.partition("-")
+        found |= {str(number) for number in range(int(first), int(last or first) + 1)}
+    return found
+
+
+def is_of(key: str, path: str) -> bool:
+    """Whether a key of `reasons` speaks of a path: of it, or of what it lies in."""
+    parts, there = key.split("."), path.replace(".split_s.", ".").split(".")
+    if parts[0] == "ranks" and there[0] == "step_split_s":
+        there = [*parts[:2], *there[1:]]
+    return len(parts) <= len(there) and all(
+        a == b or (re.fullmatch(r"\d+([+-]\d+)*", a) is not None and b in numbers_in(a))
+        for a, b in zip(parts, there, strict=False)
+    )
+
+
+@pytest.mark.parametrize(
+    "made",
+    [one_rank, no_step, cut_off, no_nodes, few_steps, half_powered, summed_steps, unsampled, many_parts, SessionState],
+)
+def test_every_null_has_its_reason(made: Callable[[], SessionState]) -> None:
+    found = as_json(made())
+    own = {f"nodes.{node['node']}.{name}" for node in found["nodes"] for name in node["unavailable"]}
+    said = [*found["reasons"], *own]
+    assert [path for path in nulls(found, "") if not any(is_of(key, path) for key in said)] == []
+
+
+def test_each_of_many_ranks_and_epochs_finds_its_reason() -> None:
+    assert numbers([0, 1]) == "0+1" and numbers([7, 4, 5, 6, 0, 12, 13]) == "0+4-7+12+13"
+    found = as_json(folded(list(session(Script(ranks=24, nodes=2, seconds=12, step_s=1.5)))))
+    (key,) = [key for key in found["reasons"] if key.endswith(".mean_samples_per_s")]
+    assert key == "ranks.0-23.mean_samples_per_s" and all(is_of(key, f"ranks.{rank}.mean_samples_per_s") for rank in range(24))
+    assert not is_of(key, "ranks.24.mean_samples_per_s")
+
+
+def test_the_text_names_keys_of_one_reason_together_and_not_those_of_the_summary() -> None:
+    (section,) = [section for section in sections(summarise(no_step())) if section.title == "Not measured"]
+    assert "samples, step_s" in "\n".join(section.lines).replace("warmup, ", "") and "summary." not in "\n".join(section.lines)
+    assert len({line.rpartition(": ")[2] for line in section.lines}) == len(section.lines)
 
 
 def without(events: Sequence[ev.AnyEvent], **columns: Any) -> SessionState:
