@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import dataclass
+from itertools import groupby
 
 from distmon.core.batches import PHASES
 from distmon.core.elastic import undone_of
@@ -27,43 +28,89 @@ class Books:
         return self.parts["unexplained"] / self.total if self.total > 0 else 0.0
 
 
+@dataclass(slots=True)
+class _Term:
+    """A generation's time. Where no launcher told of its rendezvous it lasts from its first step to its last."""
+
+    generation: Generation
+    since: float
+    until: float
+
+    def holds(self, number: int) -> bool:
+        """Whether it has given out that rank number."""
+        return number in self.generation.ranks or number < (self.generation.world_size or 0)
+
+
 def books(state: SessionState) -> Books | None:
     """None before the first step.
 
-    `absent` is the time in which a rank number was not taken: before a job grew to it, or after it shrank.
+    `absent` is the time in which a rank number was not taken: before a job grew to it, or after it shrank. `restart` is what else
+    lies between a rank's steps in one generation and in another; `tail` what follows the last ones of a job that has ended.
     """
     duration = elapsed(state)
     begun = state.job.started.at if state.job.started else state.started
     generations = [state.generations[n] for n in sorted(state.generations) if state.generations[n].ranks]
     if not generations or duration is None or begun is None:
         return None
-    numbers = sorted({number for generation in generations for number in generation.ranks})
+    end, numbers = begun + duration, sorted({number for generation in generations for number in generation.ranks})
+    terms = _terms(state, begun, end)
     parts: defaultdict[str, float] = defaultdict(float)
     for number in numbers:
-        for name, seconds in _of_rank(state, number, generations, begun, begun + duration).items():
+        for name, seconds in _of_rank(state, number, generations, _absences(number, terms), begun, end).items():
             parts[name] += seconds
     total = duration * len(numbers)
     parts["unexplained"] = total - math.fsum(parts.values())
     return Books(len(numbers), total, dict(parts))
 
 
-def _of_rank(state: SessionState, number: int, generations: list[Generation], begun: float, end: float) -> dict[str, float]:
+def _terms(state: SessionState, begun: float, end: float) -> list[_Term]:
+    """One after another, the first from the job's start on and the last to its end."""
+    assigned = {found.generation: found.at for found in state.elastic.rounds}
+    found: list[_Term] = []
+    for number in sorted(state.generations):
+        ranks = (generation := state.generations[number]).ranks.values()
+        first = min((rank.first_start for rank in ranks if rank.first_start is not None), default=None)
+        since = assigned.get(number, first)
+        if since is None:
+            continue
+        if found and number in assigned:
+            found[-1].until = since
+        last = max((rank.last_end for rank in ranks if rank.last_end is not None), default=since)
+        found.append(_Term(generation, since if found else begun, last))
+    found[-1].until = end
+    return found
+
+
+def _absences(number: int, terms: list[_Term]) -> list[tuple[float, float]]:
+    """(from, to) of each time in which no generation held a rank number."""
+    runs = [list(run) for held, run in groupby(terms, key=lambda term: term.holds(number)) if not held]
+    return [(run[0].since, run[-1].until) for run in runs]
+
+
+def _of_rank(
+    state: SessionState,
+    number: int,
+    generations: list[Generation],
+    absences: list[tuple[float, float]],
+    begun: float,
+    end: float,
+) -> dict[str, float]:
     parts: defaultdict[str, float] = defaultdict(float)
-    until, known = begun, state.ranks.get(number)
+    until, absent, known = begun, 0.0, state.ranks.get(number)
     for index, generation in enumerate(generations):
         made = generation.ranks.get(number)
         if made is None or made.first_start is None or made.last_end is None:
             continue
-        gap = made.first_start - until
-        if until > begun:
-            parts["restart"] += gap
-        elif index == 0:
-            started = known.started_at if known and known.started_at is not None else begun
+        away = _overlap(absences, until, made.first_start)
+        gap = made.first_start - until - away
+        absent += away
+        if index == 0:
+            started = known.first_started_at if known and known.first_started_at is not None else begun
             launch = min(max(started - begun, 0.0), gap)
             parts["launch"] += launch
             parts["initialisation"] += gap - launch
         else:
-            parts["absent"] += gap
+            parts["restart"] += gap
         undone_s = undone_of(state, {generation.number: made})
         for name, seconds in _of_steps(generation, made, undone_s).items():
             parts[name] += seconds
@@ -72,10 +119,19 @@ def _of_rank(state: SessionState, number: int, generations: list[Generation], be
     spans = known.span_totals if known else {}
     for span in ("evaluation", "checkpoint"):
         parts[span] += spans.get(span, 0.0)
-    busy = max(until, known.last_span_end if known else 0.0)
-    last = generations[-1]
-    parts["tail" if number in last.ranks else "absent"] += max(end - busy, 0.0)
+    busy = min(max(until, known.last_span_end if known else 0.0), end)
+    away = _overlap(absences, busy, end)
+    if number not in generations[-1].ranks:
+        parts["restart"] += end - busy - away
+    elif state.job.ended_at is not None:
+        parts["tail"] += end - busy - away
+    parts["absent"] += absent + away
     return dict(parts)
+
+
+def _overlap(absences: list[tuple[float, float]], since: float, until: float) -> float:
+    """Seconds of a time in which a rank number was not taken."""
+    return math.fsum(max(min(to, until) - max(gone, since), 0.0) for gone, to in absences)
 
 
 def _of_steps(generation: Generation, made: RankSteps, undone_s: float) -> dict[str, float]:

@@ -108,6 +108,8 @@ def _worker_started(state: SessionState, event: ev.WorkerStarted) -> None:
     rank = _rank(state, event.rank)
     rank.host, rank.local_rank, rank.pid = event.host, event.local_rank, event.pid
     rank.started_at = event.at
+    if rank.first_started_at is None:
+        rank.first_started_at = event.at
     _lives(rank)
     _answers(state, event.host, event.at)
     if state.job.first_worker_at is None or event.at < state.job.first_worker_at:

@@ -74,6 +74,8 @@ class RankState:
     stopped: bool = False
     """The launcher ended it, or had taken its slot away."""
     started_at: float | None = None
+    first_started_at: float | None = None
+    """Of the first worker that was started for this rank."""
     exited_at: float | None = None
     unseen: dict[str, str] = field(default_factory=dict)
     metrics: dict[str, float] = field(default_factory=dict)

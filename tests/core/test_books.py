@@ -127,3 +127,60 @@ def test_what_allreduce_is_of_is_not_said_where_its_size_is_unknown() -> None:
     state = told(Trial("healthy", ranks=4, steps=200))
     found = communication(state)
     assert found is not None and " ms for allreduce," in explanation(found) and "for that" not in explanation(found)
+
+
+def resized(*sizes: int, launcher: bool) -> SessionState:
+    """A job whose world has each of the sizes for 10 s of training, with a pause of 4 s after each but the last.
+
+    Ranks that come anew have a worker of their own. `launcher`: it tells of each rendezvous, a second after the last step.
+    """
+    state, at = SessionState(), 103.0
+    apply(state, ev.JobStarted(at=100.0, job="j", command=["x"], np=sizes[0], elastic=launcher))
+    for generation, size in enumerate(sizes):
+        places = [ev.RankPlace(rank=rank, host="h", local_rank=rank) for rank in range(size)]
+        if launcher:
+            apply(state, ev.RanksAssigned(at=at - 3, generation=generation, world_size=size, places=places))
+        for rank in range(sizes[generation - 1] if generation else 0, size):
+            apply(state, ev.WorkerStarted(at=at - 2, host="h", local_rank=rank, rank=rank, pid=generation, generation=generation))
+        for rank in range(size):
+            step = {"first_step": 0, "origin": at, "start_ns": [i * 10**9 for i in range(10)], "duration_ns": [10**9] * 10}
+            worker = f"{rank}-{generation}"
+            apply(state, ev.StepsRecorded(at=at + 10, node="n", worker=worker, rank=rank, generation=generation, **step))  # type: ignore[arg-type]
+        at += 14
+    apply(state, ev.JobEnded(at=at - 3, exit_code=0))
+    return state
+
+
+@pytest.mark.parametrize("launcher", [False, True])
+def test_a_rank_that_a_smaller_generation_lacks_is_absent_and_not_restarting(launcher: bool) -> None:
+    state = resized(4, 2, 2, 4, launcher=launcher)
+    wall, found = wall_split(state), books(state)
+    assert wall is not None and found is not None and wall.launch is not None and wall.initialisation is not None
+    assert wall.restart == pytest.approx(12.0)
+    away = 28.0 if launcher else 24.0  # of two ranks: between two rendezvous, or from the first step without them to the last
+    assert found.parts["absent"] == pytest.approx(2 * away)
+    assert found.parts["restart"] == pytest.approx(2 * 12.0 + 2 * (32.0 - away))
+    assert found.parts["launch"] == pytest.approx(4 * wall.launch), "a replaced worker's first start counts, not its successor's"
+    assert found.parts["initialisation"] == pytest.approx(4 * wall.initialisation)
+    assert found.parts["tail"] == pytest.approx(4 * 1.0)
+    assert found.parts["unexplained"] == pytest.approx(0.0, abs=1e-6)
+
+
+@pytest.mark.parametrize(("sizes", "absent"), [((2, 4), 2 * 14.0), ((4, 2), 2 * 14.0)])
+def test_a_rank_is_absent_before_a_job_grows_to_it_and_after_it_shrinks(sizes: tuple[int, ...], absent: float) -> None:
+    found = books(resized(*sizes, launcher=True))
+    assert found is not None
+    assert found.parts["absent"] == pytest.approx(absent)
+    assert found.parts["unexplained"] == pytest.approx(0.0, abs=1e-6)
+
+
+def test_what_follows_the_last_step_is_no_tail_where_the_end_was_not_recorded() -> None:
+    state = SessionState()
+    for event in session(Script(ranks=4, seconds=30)):
+        if event.at < 1_700_000_020.5:
+            apply(state, event)
+    apply(state, ev.Ticked(at=1_700_000_020.9))
+    wall, found = wall_split(state), books(state)
+    assert wall is not None and found is not None
+    assert wall.tail == 0.0 and not found.parts.get("tail")
+    assert found.parts["unexplained"] == pytest.approx(4 * wall.unexplained, rel=0.1) and wall.unexplained > 0.3
