@@ -29,6 +29,8 @@ from distmon.core.state import SessionState
 from distmon.core.steady import steady_speed
 from distmon.core.wall import wall_split
 
+NO_SAMPLES = "the number of samples in a batch was not seen"
+
 
 class RunFigures(Struct, frozen=True, kw_only=True):
     """One run. `parts_s` is its wall time; they add up to `wall_s`.
@@ -99,6 +101,15 @@ def run_figures(state: SessionState) -> RunFigures | None:
         steady_found=warmup(generation).steps is not None,
         parts_s=_with_phases(parts, state),
     )
+
+
+def why_no_figures(state: SessionState) -> str:
+    """What a session without figures lacks."""
+    if (generation := current_generation(state)) is None:
+        return "no rank reported a step"
+    if samples(state) is None:
+        return NO_SAMPLES
+    return "too few steps for a speed" if generation.world_size else "its number of ranks was not seen"
 
 
 def _with_phases(parts: dict[str, float], state: SessionState) -> dict[str, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from distmon.core.intervals import Interval, ratio
+from distmon.core.intervals import Interval, over_runs, ratio
 from distmon.core.reconcile import Reconciled, RunFigures, reconcile
 from distmon.core.scaling import Fit, Kind, Point, nearest_kind, scaling
 from distmon.replay.report.model import Karp, ScalingReport, Session
@@ -40,6 +40,19 @@ def scaling_report(runs: Sequence[RunFigures], epochs: Sequence[tuple[int, int]]
         fits=found.fits,
         notes=_notes(rows, found.basis),
     )
+
+
+def wall_speedups(walls: Sequence[tuple[int, float]]) -> str:
+    """What wall times (ranks, seconds) tell of runs whose samples are not known; empty for fewer than two numbers of ranks."""
+    sizes = sorted({ranks for ranks, _ in walls})
+    joined = [over_runs([wall_s for ranks, wall_s in walls if ranks == size]) for size in sizes]
+    if len(sizes) < 2:
+        return ""
+    took = [f"{seconds(wall.estimate)} with {count(size, 'rank')}" for size, wall in zip(sizes, joined, strict=True)]
+    gained = [(size, ratio(wall, joined[0])) for size, wall in zip(sizes[1:], joined[1:], strict=True)]
+    sure = " (95 %, between runs)" * any(gain.known for _, gain in gained)
+    more = ", ".join(f"{_times(gain)} with {size}" for size, gain in gained)
+    return f"By wall time alone: {', '.join(took)}; speedup{sure}, if all trained the same work: {more}"
 
 
 def _notes(rows: list[Reconciled], basis: str) -> list[str]:
@@ -110,7 +123,7 @@ def scaling_sections(found: ScalingReport) -> list[Section]:
         Section("Scaling", facts=facts, table=_speedups(found), lines=found.notes),
         Section("Why the two speedups differ", table=_factors(found)),
         Section("Wall time by number of ranks", table=_parts(found)),
-        Section("Scaling laws", lines=[_fit(fit) for fit in found.fits]),
+        Section("Scaling laws", lines=[_fit(fit, found.basis) for fit in found.fits]),
     ]
 
 
@@ -125,12 +138,17 @@ def _speedups(found: ScalingReport) -> Table:
             seconds(row.wall_s.estimate),
             _times(row.speedup_by_wall),
             share(row.efficiency_by_wall, 1),
-            f"{karp[row.ranks].estimate:z.3f}" if row.ranks in karp else DASH,
+            _karp(karp[row.ranks]) if row.ranks in karp else DASH,
         ]
         for row in found.points
     ]
     header = ["ranks", "throughput", "speedup by speed", "efficiency", "wall time", "speedup by wall", "efficiency", "Karp-Flatt"]
     return Table(header, rows)
+
+
+def _karp(found: Karp) -> str:
+    surely = f" ({found.low:z.3f} to {found.high:z.3f})" if found.low < found.high < math.inf else ""
+    return f"{found.estimate:z.3f}{surely}"
 
 
 def _times(interval: Interval) -> str:
@@ -175,19 +193,21 @@ def law_name(fit: Fit) -> str:
     return LAWS[fit.law] + ", at most" * bool(fit.assumes)
 
 
-def _fit(fit: Fit) -> str:
+def _fit(fit: Fit, basis: str) -> str:
     if fit.refused:
         return f"{LAWS[fit.law]}: refused: {fit.refused}"
+    sure = "90 %" if basis == "between runs" else f"90 % {basis}"
     known = [
-        f"{_PARAMETERS[name]} {number(band.estimate, 3)} (90 %: {number(band.low, 3)} to {number(band.high, 3)})"
+        f"{_PARAMETERS[name]} {number(band.estimate, 3)} ({sure}: {number(band.low, 3)} to {number(band.high, 3)})"
         for name, band in fit.parameters.items()
         if name in _PARAMETERS
     ]
     ahead = ""
     if fit.next_gain is not None and fit.next_ranks is not None:
         gain = fit.next_gain
-        times = "at most " * bool(fit.assumes) + f"{gain.estimate:.2f} times as fast (90 %: {gain.low:.2f} to {gain.high:.2f})"
-        ahead = f"; {fit.next_ranks} ranks would be {times}"
+        most = "at most " * bool(fit.assumes)
+        band = f"{sure}: {gain.low:.3f} to {gain.high:.3f}"
+        ahead = f"; {fit.next_ranks} ranks would be {most}{gain.estimate:.3f} times as fast ({band})"
     peak = f"; fastest with {fit.peak_ranks:.0f} ranks" if fit.peak_ranks is not None else ""
     given = f", if {fit.assumes}" if fit.assumes else ""
     return f"{LAWS[fit.law]}{given}: {', '.join(known)}{ahead}{peak}"

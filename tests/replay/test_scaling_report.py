@@ -7,7 +7,7 @@ import pytest
 from distmon.core.intervals import Interval
 from distmon.core.reconcile import RunFigures
 from distmon.replay.report.render import to_text
-from distmon.replay.report.scaling import scaling_report, scaling_sections
+from distmon.replay.report.scaling import scaling_report, scaling_sections, wall_speedups
 
 
 def runs(ranks: int, *speeds: Interval | float) -> list[RunFigures]:
@@ -45,3 +45,35 @@ def test_the_wall_time_of_the_split_is_that_of_the_speedups() -> None:
     assert found is not None
     job = next(line for line in to_text(scaling_sections(found)).splitlines() if line.startswith("  job "))
     assert job.split()[1:] == ["60.00", "s", "60.00", "s"]
+
+
+@pytest.mark.parametrize(("repeats", "sure"), [(1, "(90 % within this run: 0."), (3, "(90 %: 0.")])
+def test_a_law_says_what_its_own_bands_rest_on_and_the_table_has_the_serial_shares_with_theirs(repeats: int, sure: str) -> None:
+    speeds = {1: 1_000.0, 2: 1_800.0, 4: 3_000.0}
+    found = scaling_report(
+        [run for n, v in speeds.items() for i in range(repeats) for run in runs(n, within(v * (1 + 0.01 * i)))], [], "strong"
+    )
+    assert found is not None
+    said = to_text(scaling_sections(found))
+    amdahl = " ".join(said[said.index("Amdahl") : said.index("Gustafson")].split())
+    assert amdahl.count(sure.split(":")[0]) == 2 and sure in amdahl
+    for karp in found.karp_flatt:
+        row = next(line for line in said.splitlines() if line.startswith(f"  {karp.ranks} "))
+        assert row.endswith(f"{karp.estimate:.3f} ({karp.low:.3f} to {karp.high:.3f})")
+
+
+def test_a_serial_share_without_an_interval_stands_alone() -> None:
+    found = scaling_report([*runs(1, 1_000.0), *runs(2, 1_600.0)], [], "strong")
+    assert found is not None and found.karp_flatt[0].estimate == pytest.approx(0.25)
+    row = next(line for line in to_text(scaling_sections(found)).splitlines() if line.startswith("  2 "))
+    assert row.endswith(" 0.250")
+
+
+def test_wall_times_give_speedups_only_of_several_sizes() -> None:
+    assert wall_speedups([(2, 10.0), (2, 11.0)]) == ""
+    assert wall_speedups([(1, 10.0), (2, 8.0)]) == (
+        "By wall time alone: 10.00 s with 1 rank, 8.00 s with 2 ranks; speedup, if all trained the same work: 1.250 with 2"
+    )
+    assert "(95 %, between runs), if all trained the same work: 1.2" in wall_speedups(
+        [(n, v) for n, w in ((1, 10.0), (2, 8.0)) for v in (w, 1.01 * w, 0.99 * w)]
+    )

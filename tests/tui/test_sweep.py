@@ -47,6 +47,10 @@ seed = ranks * 100 + len((folder / "started").read_text().splitlines())
 script = Script(ranks=ranks, nodes=1, seconds=60 // ranks, step_s=0.1, seed=seed, steps_per_epoch=60 // ranks)
 with Recorder(path) as recorder:
     for event in session(script):
+        if isinstance(event, ev.StepsRecorded) and (folder / "no_samples").exists():
+            event = msgspec.structs.replace(event, samples=None)
+        if isinstance(event, ev.StepsRecorded) and (folder / "no_steps").exists():
+            continue
         recorder.write(msgspec.structs.replace(event, exit_code=exit_code) if isinstance(event, ev.JobEnded) else event)
 sys.exit(exit_code)
 '''
@@ -108,6 +112,28 @@ def test_a_size_that_died_is_marked_and_the_missing_scaling_is_explained(job: Pa
     assert main(["report", "out", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["scaling"] is None and "np2-run1 (exit 7" in found["no_scaling"]
+
+
+def test_runs_whose_samples_were_not_seen_say_so_with_the_mend_and_the_wall_times(
+    job: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (job / "no_samples").touch()
+    assert main(["sweep", "-np", "1,2", "--folder", "out", "--", str(job)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "left out: np1-run1, np2-run1 (the number of samples in a batch was not seen). " in said
+    assert "exit 0" not in said and "--samples-per-step N" in said and "distmon.probe.step(samples=N)" in said
+    assert "By wall time alone: 61.10 s with 1 rank, 31.10 s with 2 ranks; speedup, if all trained the same work: 1.965" in said
+    assert main(["report", "out", "--json"]) == 0
+    assert "--samples-per-step N" in json.loads(capsys.readouterr().out)["no_scaling"]
+
+
+def test_runs_without_a_step_are_left_out_by_that_name(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sweep", "-np", "1,2", "--folder", "out", "--", str(job)]) == 0
+    (job / "no_steps").touch()
+    assert main(["sweep", "-np", "1,4", "--folder", "more", "--", str(job)]) == 0
+    capsys.readouterr()
+    assert main(["report", "out", "more/np4-run1.jsonl.zst", "--json"]) == 0
+    assert "left out: np4-run1 (no rank reported a step)" in json.loads(capsys.readouterr().out)["scaling"]["notes"]
 
 
 def test_the_kind_can_be_stated_after_the_runs(job: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from distmon.core.events import AnyEvent
 from distmon.core.held import LASTING_SHARE, FindingsHeld
 from distmon.core.printable import clean
-from distmon.core.reconcile import RunFigures, run_figures
+from distmon.core.reconcile import NO_SAMPLES, RunFigures, run_figures, why_no_figures
 from distmon.core.scaling import Kind
 from distmon.core.state import SessionState
 from distmon.core.summary import samples_per_epoch
@@ -17,7 +17,7 @@ from distmon.launcher.sweep import Sweep
 from distmon.replay.paths import label
 from distmon.replay.report import model
 from distmon.replay.report.plots import Plots, plots
-from distmon.replay.report.scaling import scaling_report
+from distmon.replay.report.scaling import scaling_report, wall_speedups
 from distmon.replay.report.sections import ending
 from distmon.replay.report.summarise import summarise
 from distmon.replay.report.timeline import add_timeline
@@ -25,14 +25,21 @@ from distmon.replay.report.words import count
 from distmon.replay.session_file import load_state
 from distmon.tui.cli.sessions import warn
 
+_SAY_SAMPLES = (
+    "What a step trains is seen where batches come from a data loader; elsewhere say it with --samples-per-step N, or call "
+    "distmon.probe.step(samples=N) in the loop"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """A session. `figures` are None for one that cannot stand in a scaling report; `epoch_samples` are those of one epoch."""
+    """A session. `figures` are None for one that cannot stand in a scaling report, and `no_figures` says why, empty else;
+    `epoch_samples` are those of one epoch."""
 
     name: str
     session: model.Session
     figures: RunFigures | None
+    no_figures: str
     epoch_samples: int | None
     drawn: Plots | None
 
@@ -50,13 +57,14 @@ def load_reported(path: Path, *, drawn: bool, price_per_node_hour: float | None 
             series.add(event)
 
     state, notes = load_state(path, follow)
-    ended_well = state.job.exit_code == 0
+    figures = run_figures(state) if state.job.exit_code == 0 else None
     session = summarise(state, str(path), warn(path, notes), price_per_node_hour, held)
     add_timeline(session, state, timeline)
     return Reported(
         name=clean(label(path)),
         session=session,
-        figures=run_figures(state) if ended_well else None,
+        figures=figures,
+        no_figures="" if figures else why_no_figures(state) if state.job.exit_code == 0 else ending(session),
         epoch_samples=samples_per_epoch(state),
         drawn=plots(state, series) if drawn else None,
     )
@@ -81,9 +89,26 @@ def why_no_scaling(reported: list[Reported], sweep: Sweep | None) -> str:
         return ""
     good = sorted({one.figures.ranks for one in reported if one.figures is not None})
     had = f"only {count(good[0], 'rank')} had one" if good else "none had one"
-    out = [f"{one.name} ({ending(one.session)})" for one in reported if one.figures is None]
-    named = f"; left out: {', '.join(out)}" if out else ""
-    return f"none is told: that takes two numbers of ranks that had a run with steps and a good end, and {had}{named}"
+    said = f"none is told: that takes two numbers of ranks that had a run with steps, samples and a good end, and {had}"
+    if out := _left_out(reported):
+        said += f"; left out: {out}"
+    if any(one.no_figures == NO_SAMPLES for one in reported):
+        said += f". {_SAY_SAMPLES}"
+    walls = [
+        (one.session.world_size.last, one.session.duration_s)
+        for one in reported
+        if one.session.exit_code == 0 and one.session.steps and one.session.world_size.last and one.session.duration_s
+    ]
+    return ". ".join(part for part in (said, wall_speedups(walls)) if part)
+
+
+def _left_out(reported: list[Reported]) -> str:
+    """Runs that cannot stand in a scaling report, by what they lack."""
+    lacking: dict[str, list[str]] = {}
+    for one in reported:
+        if one.no_figures:
+            lacking.setdefault(one.no_figures, []).append(one.name)
+    return ", ".join(f"{', '.join(names)} ({why})" for why, names in lacking.items())
 
 
 def _reservations(reported: list[Reported]) -> list[str]:
@@ -97,9 +122,11 @@ def _reservations(reported: list[Reported]) -> list[str]:
             "other programs took cores in {}: the speedups show that too",
             [one for one in reported if any(_took_cores(verdict) for verdict in one.session.verdicts)],
         ),
-        ("left out, without a good end or steps: {}", [one for one in reported if one.figures is None]),
     ]
-    return [sentence.format(", ".join(one.name for one in found)) for sentence, found in groups if found]
+    out = _left_out(reported)
+    return [sentence.format(", ".join(one.name for one in found)) for sentence, found in groups if found] + [
+        f"left out: {out}"
+    ] * bool(out)
 
 
 def _took_cores(found: model.Verdict) -> bool:
