@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from distmon.core.measures import current_generation, step_split
+from distmon.core.measures import RECENT, current_generation, step_split
 from distmon.core.state import SessionState
 
 _HIDDEN = 0.05
@@ -36,6 +36,8 @@ class Communication:
     """At most, as the next."""
     bus_bytes_per_s: float | None
     joined_steps: int
+    steps: int
+    """The most of one rank."""
 
     @property
     def exposed_share(self) -> float:
@@ -69,6 +71,7 @@ def communication(state: SessionState) -> Communication | None:
         algorithm_bytes_per_s=rate,
         bus_bytes_per_s=rate * 2 * (ranks - 1) / ranks if rate else None,
         joined_steps=arrivals.joined_steps,
+        steps=max(rank.totals.steps for rank in generation.ranks.values()),
     )
 
 
@@ -85,6 +88,8 @@ def explanation(found: Communication) -> str:
 
 
 def _why(found: Communication) -> str:
+    if found.steps < RECENT:
+        return f"What follows from that takes {RECENT} steps to say."
     if found.exposed_share < _HIDDEN:
         return "There is so little to send for so much compute that more ranks hardly wait longer."
     if found.waiting_s is not None and found.waiting_s > 0.5 * found.exposed_s:

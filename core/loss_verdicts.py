@@ -10,6 +10,8 @@ from distmon.core.finding import Verdict, since_start
 from distmon.core.hangs import describe, stands_at
 from distmon.core.state import RankState, SessionState
 
+_GOES_ON_S = 2.0
+"""Steps that end so long after a death, or later, were made without the rank."""
 _LEAVES = {"host_left": "left", "host_failed": "failed", "host_blacklisted": "is barred"}
 
 
@@ -32,14 +34,16 @@ def _death(state: SessionState) -> Verdict | None:
     last_line = _last_error(state, first.rank)
     if last_line and not first.cause:
         how += f": {last_line}"
+    goes_on = state.stepped_until > (first.exited_at or state.now) + _GOES_ON_S
     return Verdict(
         kind="rank_died",
         text=f"{_named(first)} died: {how}",
-        evidence="the first of the ranks that died; the job ends with it",
+        evidence=f"the first of the ranks that died; {'the others train on without it' if goes_on else 'the job ends with it'}",
         try_first="look at its last lines (Logs) and, where it was killed, at the memory of its node",
         check="the job runs again past the step at which it died, and its memory stays below the node's",
         rank=first.rank,
         host=first.host,
+        no_gain="what it would add depends on how the job scales" if goes_on else "",
         from_s=since_start(state, first.exited_at or state.now),
         to_s=since_start(state, state.now),
     )

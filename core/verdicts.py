@@ -83,7 +83,8 @@ def cannot_tell(state: SessionState) -> list[str]:
     said = []
     most = max(r.totals.steps for r in generation.ranks.values())
     if most < RECENT:
-        said.append(f"{most} steps are too few to say what holds the job back: it takes {RECENT}")
+        are = "step is" if most == 1 else "steps are"
+        said.append(f"{most} {are} too few to say what holds the job back: it takes {RECENT}")
     silent = sorted(set(range(generation.world_size or 0)) - set(generation.ranks))
     if silent:
         who = ", ".join(map(str, silent[:8])) + (" and more" if len(silent) > 8 else "")

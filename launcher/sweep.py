@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from statistics import fmean
 from typing import Literal, NamedTuple
 
@@ -45,11 +46,14 @@ class Run(NamedTuple):
 
 
 def parse_sizes(text: str) -> list[int]:
-    """The value of -np, as in 1,2,4: ascending, each once. Raises UsageError."""
+    """The value of -np, as in 1,2,4: ascending. Raises UsageError."""
     words = text.split(",")
     if not all(word.strip().isdecimal() and int(word) >= 1 for word in words):
         raise UsageError(f"-np takes numbers of ranks from 1 up, set apart by commas, as in 1,2,4, not {text!r}")
-    return sorted({int(word) for word in words})
+    sizes = sorted(int(word) for word in words)
+    if twice := next((size for size, following in pairwise(sizes) if size == following), None):
+        raise UsageError(f"-np names {twice} twice; --repeat K runs every size K times")
+    return sizes
 
 
 def runs(sweep: Sweep) -> list[Run]:

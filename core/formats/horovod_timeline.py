@@ -181,6 +181,8 @@ class _Reader:
 
     def _end(self, tensor: int, at: float, arguments: object = None) -> None:
         name, begun = self.open[tensor].pop()
+        if at < begun:
+            raise ValueError("it ends before it begins")
         self.pieces.setdefault(name, []).append((begun, at))
         times = self.tensors[tensor]
         times.add(name, at - begun)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from distmon.core import events as ev
@@ -15,6 +17,8 @@ from distmon.core.synthetic_faults import Trial, second_by_second
 from distmon.core.wall import wall_split
 from distmon.replay.paths import demo_session
 from distmon.replay.session_file import load_state
+
+ELASTIC = Path(__file__).parents[2] / "docs" / "tour" / "elastic.jsonl.zst"
 
 
 def told(trial: Trial) -> SessionState:
@@ -44,6 +48,18 @@ def test_the_books_of_a_real_run_close() -> None:
     assert abs(found.unexplained_share) <= 0.02
 
 
+def test_the_books_of_a_real_elastic_run_close_and_agree_with_its_wall_time() -> None:
+    """Rank 1 was killed, was away for 5.8 s, and came back in a new worker."""
+    state, _ = load_state(ELASTIC)
+    wall, found = wall_split(state), books(state)
+    assert wall is not None and wall.launch and wall.rendezvous and wall.initialisation and wall.restart and found is not None
+    assert abs(found.unexplained_share) <= 0.005
+    assert found.parts["launch"] == pytest.approx(2 * wall.launch, rel=0.01)
+    assert found.parts["initialisation"] == pytest.approx(2 * (wall.rendezvous + wall.initialisation), rel=0.01)
+    assert found.parts["absent"] == pytest.approx(state.elastic.rounds[2].at - state.elastic.rounds[1].at)
+    assert found.parts["restart"] == pytest.approx(2 * wall.restart, rel=0.01)
+
+
 def test_waiting_for_a_late_rank_is_told_from_the_transfer() -> None:
     calm, late = (communication(told(Trial(cause, ranks=4, size=0.1, onset=0, steps=300))) for cause in ("healthy", "compute"))
     assert calm is not None and late is not None
@@ -63,6 +79,15 @@ def test_bandwidth_is_of_the_transfer_alone() -> None:
     assert found.algorithm_bytes_per_s == pytest.approx(1e8 / found.transfer_s)
     assert found.bus_bytes_per_s == pytest.approx(1.5 * found.algorithm_bytes_per_s)
     assert "100.0 MB" in explanation(found)
+
+
+@pytest.mark.parametrize(("seconds", "ends"), [(3, "What follows from that takes 32 steps to say."), (10, "shifts the ratio.")])
+def test_what_communication_means_is_not_said_of_a_few_steps(seconds: int, ends: str) -> None:
+    state = SessionState()
+    for event in session(Script(ranks=2, nodes=1, seconds=seconds, warmup_steps=0)):
+        apply(state, event)
+    found = communication(state)
+    assert found is not None and found.exposed_share > 0.3 and explanation(found).endswith(ends)
 
 
 def test_one_rank_has_no_communication() -> None:

@@ -108,6 +108,13 @@ def test_many_events_on_one_line_are_all_read_and_the_fusion_buffer_told_of() ->
     assert (first.memcpy_us, first.reduce_us, first.collective_us) == (80, 40, 120)
 
 
+def test_a_piece_that_ends_before_it_begins_is_damage_and_takes_no_time() -> None:
+    found = parse_horovod_timeline(events_of(phase("B", 100, 1, "NEGOTIATE_ALLREDUCE"), phase("E", 50, 1), *fused(200, 1)))
+    assert (found.damaged_events, found.incomplete, found.collective_us) == (1, 0, {"ALLREDUCE": 60})
+    (tensor,) = found.tensors
+    assert (tensor.negotiate_us, tensor.collective_us) == (0, 60)
+
+
 def test_a_name_with_quotes_costs_its_own_event_only() -> None:
     bad = '{"name": "process_name", "ph": "M", "pid": 1, "args": {"name": "a"b\\c"}}'
     found = parse_horovod_timeline(events_of(bad, *fused(0, 1)))

@@ -319,7 +319,6 @@ def measured_gain(trial: Trial, state: SessionState) -> float:
 def test_what_cannot_be_told_is_said() -> None:
     state = SessionState()
     assert cannot_tell(state) == ["no rank has reported a step"]
-    for events in second_by_second(Trial("healthy", steps=10)):
-        for event in events:
-            apply(state, event)
-    assert cannot_tell(state) == ["10 steps are too few to say what holds the job back: it takes 32"]
+    for steps, are in ((1, "1 step is"), (10, "10 steps are")):
+        _, _, state = told(Trial("healthy", steps=steps), every_second=False)
+        assert cannot_tell(state) == [f"{are} too few to say what holds the job back: it takes 32"]

@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from distmon.core import events as ev
+from distmon.core.finding import why_no_gain
 from distmon.core.fold import apply
 from distmon.core.measures import warmup
 from distmon.core.state import SessionState
@@ -75,3 +76,13 @@ def test_every_finding_says_how_to_check_it(cause: Cause) -> None:
     apply(state, died)
     ended_by = "stall" if cause == "stopped" else "rank_died"
     assert ended_by in {v.kind for v in verdicts(state)} and all(v.check for v in verdicts(state))
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_a_job_is_said_to_end_with_a_rank_only_where_the_others_do_not_train_on(goes_on: bool) -> None:
+    died = ev.WorkerExited(at=10.0, rank=1, host="h", local_rank=1, exit_code=1)
+    later = [replace(batch(0, 12.5, [STEP_NS] * 5), generation=1)] * goes_on
+    state = folded([ev.JobStarted(at=0.0, job="j", command=["x"], np=2), batch(0, 0.0, [STEP_NS] * 100), died, *later])
+    (found,) = [v for v in verdicts(state) if v.kind == "rank_died"]
+    assert found.evidence.endswith("the others train on without it" if goes_on else "the job ends with it")
+    assert why_no_gain(found) == ("what it would add depends on how the job scales" if goes_on else "the job ends with it")

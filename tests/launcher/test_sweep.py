@@ -15,7 +15,9 @@ def sweep(sizes: list[int], repeats: int) -> Sweep:
 
 
 def test_sizes_are_ascending_and_single() -> None:
-    assert parse_sizes("4,1,2,2") == [1, 2, 4]
+    assert parse_sizes("4,1,2") == [1, 2, 4]
+    with pytest.raises(UsageError, match="names 2 twice; --repeat K"):
+        parse_sizes("4,2,1,2")
     for text in ("", "0", "1,", "two", "-1", "1.5"):
         with pytest.raises(UsageError, match="set apart by commas"):
             parse_sizes(text)

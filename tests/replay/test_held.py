@@ -167,7 +167,7 @@ def test_nothing_held_before_training_began() -> None:
 
 def test_a_report_has_reservations_about_runs_whose_cores_others_took(hogged: tuple[SessionState, FindingsHeld]) -> None:
     def reported(session: model.Session, name: str) -> Reported:
-        return Reported(name, session, None, None, None)
+        return Reported(name, session, None, "", None, None)
 
     state, held = hogged
     told = _reservations([reported(summarise(state, held=held), "hogged"), reported(summarise(state), "calm")])

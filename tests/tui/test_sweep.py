@@ -211,6 +211,15 @@ def test_ctrl_c_ends_the_run_and_tells_how_to_go_on(job: Path) -> None:
     assert main(["sweep", "--resume", "out"]) == 0
 
 
+def test_a_folder_that_is_there_says_what_helps(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (job / "notes").mkdir()
+    assert main(["sweep", "-np", "1", "--folder", "notes", "--", str(job)]) == 1
+    assert "notes is there already; it holds no sweep: give --folder another name" in capsys.readouterr().err
+    (job / "notes" / "sweep.json").write_text("{}")
+    assert main(["sweep", "-np", "1", "--folder", "notes", "--", str(job)]) == 1
+    assert "notes is there already; --resume notes goes on with it" in capsys.readouterr().err
+
+
 def wait_for(path: Path, process: subprocess.Popen[str]) -> None:
     deadline = time.monotonic() + 60
     while not path.exists():
@@ -224,6 +233,7 @@ def wait_for(path: Path, process: subprocess.Popen[str]) -> None:
         (["-np", "1,2"], 2, "no command to run"),
         (["--", "true"], 2, "which numbers of ranks"),
         (["-np", "1,x", "--", "true"], 2, "set apart by commas"),
+        (["-np", "2,2", "--", "true"], 2, "names 2 twice; --repeat K"),
         (["-np", "1", "--repeat", "0", "--", "true"], 2, "from 1 up"),
         (["--resume", "gone"], 1, "holds no sweep"),
         (["--resume", "gone", "-np", "1"], 2, "give it no sizes"),

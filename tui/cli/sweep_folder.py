@@ -31,7 +31,9 @@ class SweepFolder:
             (path / PLAN).write_bytes(msgspec.json.format(msgspec.json.encode(sweep), indent=2) + b"\n")
             return cls(path, sweep, _locked(path / PLAN))
         except FileExistsError:
-            raise DistmonError(f"{path} is there already; --resume {path} goes on with it") from None
+            swept = (path / PLAN).is_file()
+            mend = f"--resume {path} goes on with it" if swept else "it holds no sweep: give --folder another name"
+            raise DistmonError(f"{path} is there already; {mend}") from None
         except OSError as error:
             raise DistmonError(f"{path} cannot be made: {told(error)}") from None
 
