@@ -103,6 +103,10 @@ class HostState:
     barred_until: float | None = None
     """When a blacklisted host may come back; infinite where it never does, None where it is not barred."""
 
+    @property
+    def barred_for_good(self) -> bool:
+        return self.barred_until == float("inf")
+
 
 @dataclass(slots=True)
 class ElasticState:
@@ -138,8 +142,9 @@ class ElasticState:
         host = self.hosts.setdefault(event.host, HostState())
         if event.change in ("host_joined", "host_left"):
             host.slots = event.slots or 0
-            host.here = host.slots > 0 and (event.change == "host_joined" or host.here)
-            if event.change == "host_joined":
+            joined = event.change == "host_joined" and not host.barred_for_good
+            host.here = host.slots > 0 and (joined or host.here)
+            if joined:
                 host.barred_until = None
         elif event.change == "host_blacklisted":
             host.here = False

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from distmon.core.death import death
+from distmon.core.elastic_state import Round
 from distmon.core.finding import Verdict, since_start
 from distmon.core.hangs import describe, stands_at
 from distmon.core.state import RankState, SessionState
@@ -118,12 +119,12 @@ def _last_error(state: SessionState, rank: int) -> str:
 def _below_capacity(state: SessionState) -> Verdict | None:
     """An elastic job has fewer ranks than it had, or is about to."""
     last, most = state.elastic.rounds[-1], max(r.world_size for r in state.elastic.rounds)
-    full_at = max(r.at for r in state.elastic.rounds if r.world_size == most)
-    lost = sorted(_losses(state, full_at))
-    pending = bool(lost) and lost[-1].at > last.at
+    full = next(r for r in reversed(state.elastic.rounds) if r.world_size == most)
+    lost = sorted((loss for loss in _losses(state, full.at) if loss.is_of(full) or loss.is_of(last)), key=lambda loss: loss[:2])
+    pending = [loss for loss in lost if loss.at > last.at and loss.is_of(last)]
     if state.job.status == "ended" or not lost or not (pending or last.world_size < most):
         return None
-    first = next(loss for loss in lost if loss.at > last.at) if pending else lost[0]
+    first = pending[0] if pending else lost[0]
     tail = "the others form a new round" if pending else f"{last.world_size} of {most} ranks train on"
     return Verdict(
         kind="below_capacity",
@@ -144,14 +145,25 @@ class _Loss(NamedTuple):
     text: str
     host: str
     rank: int | None
+    local_rank: int | None
+    """Of a rank; None of a host."""
+    slots: int
+    """Left to the host."""
+
+    def is_of(self, given: Round) -> bool:
+        """Whether a round had given it ranks: a host without any leaves nothing behind, and a dead worker dies once."""
+        of_host = [local_rank for _, host, local_rank in given.places if host == self.host]
+        return len(of_host) > self.slots if self.local_rank is None else self.local_rank in of_host
 
 
 def _losses(state: SessionState, since: float) -> Iterator[_Loss]:
     """Hosts that left or failed and ranks that died after `since`, as the launcher told."""
     for change in reversed(state.membership):
         if change.at > since and change.change in _LEAVES:
-            yield _Loss(change.at, f"{change.host} {_LEAVES[change.change]}", change.host, None)
+            slots = (change.slots or 0) if change.change == "host_left" else 0
+            how = f"has {slots} slot{'s' * (slots > 1)} left" if slots else _LEAVES[change.change]
+            yield _Loss(change.at, f"{change.host} {how}", change.host, None, None, slots)
     for life in reversed(state.elastic.lives):
         if life.exited is not None and life.exited > since and life.exit_code and not life.expected:
             how = death(life.signal, life.exit_code, life.cause)
-            yield _Loss(life.exited, f"rank {life.rank} on {life.host} died: {how}", life.host, life.rank)
+            yield _Loss(life.exited, f"rank {life.rank} on {life.host} died: {how}", life.host, life.rank, life.local_rank, 0)

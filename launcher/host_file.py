@@ -83,8 +83,11 @@ def with_host(hosts: Mapping[str, int], word: str) -> dict[str, int]:
     return {**hosts, match[1]: int(match[2] or 1)}
 
 
-def change_hosts(path: Path, action: AddHost | DrainHost) -> str:
-    """Let a host join or leave the job, and say which there are then. Raises DistmonError or UsageError."""
+def change_hosts(path: Path, action: AddHost | DrainHost, *, idle: bool = False) -> str:
+    """Let a host join or leave the job, and say which there are then; `idle` is one that has no rank to lose.
+
+    Raises DistmonError or UsageError.
+    """
     hosts = read_hosts(path)
     if isinstance(action, DrainHost):
         hosts = without_host(hosts, action.host)
@@ -94,7 +97,7 @@ def change_hosts(path: Path, action: AddHost | DrainHost) -> str:
             raise UsageError(f"{action.host} {text}")
         hosts = with_host(hosts, action.host)
     write_hosts(path, hosts)
-    return f"{shown(hosts)}; the ranks follow at their next commit"
+    return f"{shown(hosts)}; {'no rank ran there' if idle else 'the ranks follow at their next commit'}"
 
 
 def shown(hosts: Mapping[str, int]) -> str:

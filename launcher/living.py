@@ -1,10 +1,11 @@
-"""Which ranks run, as the launcher has told: what can be signalled."""
+"""Which ranks run and where, as the launcher has told: what can be signalled, and what a change of hosts does."""
 
 from __future__ import annotations
 
 from distmon.core.errors import DistmonError, UsageError
-from distmon.core.events import AnyEvent, RanksAssigned, WorkerExited, WorkerStarted
+from distmon.core.events import AnyEvent, MembershipChanged, RanksAssigned, WorkerExited, WorkerStarted
 
+BARRED = "is barred for the rest of the job and gets no rank; a restart takes it again"
 _LISTED = 8
 
 
@@ -16,6 +17,8 @@ class LivingRanks:
         """Host and local rank of the processes that run."""
         self._slots: dict[int, tuple[str, int]] = {}
         """Rank -> who holds it since the last round."""
+        self._barred: set[str] = set()
+        """Hosts that never come back."""
 
     def observe(self, event: AnyEvent) -> None:
         if isinstance(event, RanksAssigned):
@@ -25,6 +28,17 @@ class LivingRanks:
             self._workers.add(slot)
         elif isinstance(event, WorkerExited):
             self._workers.discard((event.host, event.local_rank))
+        elif isinstance(event, MembershipChanged) and event.change == "host_blacklisted" and event.until is None:
+            self._barred.add(event.host)
+
+    def any_on(self, host: str) -> bool:
+        """Whether a rank runs there."""
+        return any(name == host for name, _ in self._workers)
+
+    def expect_admitted(self, host: str) -> None:
+        """Raises UsageError where the job takes no rank to the host any more."""
+        if host in self._barred:
+            raise UsageError(f"{host} {BARRED}")
 
     def expect(self, rank: int) -> None:
         """Raises UsageError where no process holds the rank, DistmonError where none holds any."""

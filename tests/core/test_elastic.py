@@ -417,3 +417,61 @@ def test_a_rank_that_another_worker_takes_over_lives_with_it() -> None:
     assert [(row.rank, row.host) for row in rank_rows(state)] == [(0, "a"), (1, "c")]
     taken = state.ranks[1]
     assert (taken.host, taken.exit_code, taken.exited_at, taken.cause, taken.started_at) == ("c", None, None, "", 2.0)
+
+
+def lost_and_drained() -> Story:
+    """Rank 1 of two is killed on b, which is barred for it; round 1 trains on a alone."""
+    story = begun("a", "b")
+    story.steps("a", 0, 0, 10.0, 20)
+    story.exits(20.0, "b", 1, 137, signal="SIGKILL", cause="an operator sent it SIGKILL")
+    story.host(20.05, "host_failed", "b", None)
+    story.host(20.06, "host_blacklisted", "b", None)
+    story.round(20.1, 1, "a")
+    story.steps("a", 0, 1, 21.0, 20)
+    return story
+
+
+def shrunk(story: Story) -> list[str]:
+    return [verdict.text for verdict in verdicts(story.folded()) if verdict.kind == "below_capacity"]
+
+
+def test_a_host_that_leaves_without_a_rank_brings_no_new_round() -> None:
+    """A barred one that is drained, and a word that comes late of a worker that the round has no more."""
+    told = ["rank 1 on b died: SIGKILL, an operator sent it SIGKILL: 1 of 2 ranks train on"]
+    assert shrunk(lost_and_drained()) == told
+    story = lost_and_drained()
+    story.host(32.0, "host_left", "b", 0)
+    assert shrunk(story) == told
+    story = lost_and_drained()
+    story.exits(32.0, "b", 1, 255, cause="b did not answer for 34 s")
+    assert shrunk(story) == ["b failed: 1 of 2 ranks train on"]
+
+
+def test_a_spare_host_that_leaves_is_no_loss_and_no_cause() -> None:
+    story = begun("a", "b", max_np=2)
+    story.host(3.0, "host_joined", "c")
+    story.host(12.0, "host_left", "c", 0)
+    story.steps("a", 0, 0, 10.0, 20)
+    assert shrunk(story) == []
+    story.host(20.0, "host_left", "b", 0)
+    assert shrunk(story) == ["b left: the others form a new round"]
+    story.round(20.1, 1, "a")
+    assert shrunk(story) == ["b left: 1 of 2 ranks train on"]
+
+
+def test_a_host_that_loses_slots_has_not_left() -> None:
+    story = Story(3)
+    story.host(1.0, "host_joined", "a", 1)
+    story.host(1.0, "host_joined", "b", 2)
+    slots = [("a", 0), ("b", 0), ("b", 1)]
+    places = [ev.RankPlace(rank=rank, host=host, local_rank=local) for rank, (host, local) in enumerate(slots)]
+    story.events.append(ev.RanksAssigned(at=2.0, generation=0, world_size=3, places=places))
+    story.host(20.0, "host_left", "b", 1)
+    assert shrunk(story) == ["b has 1 slot left: the others form a new round"]
+
+
+def test_a_host_that_is_barred_for_good_has_not_joined_again() -> None:
+    story = lost_and_drained()
+    story.host(32.0, "host_left", "b", 0)
+    story.host(34.0, "host_joined", "b", 1)
+    assert not story.folded().elastic.hosts["b"].here and story.folded().elastic.slots[-1] == (34.0, 1)

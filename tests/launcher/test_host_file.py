@@ -98,6 +98,13 @@ def test_hosts_change_as_they_are_asked_to() -> None:
     assert without_host({"a": 1, "b": 2}, "a") == {"b": 2}
 
 
+def test_of_a_host_without_a_rank_none_is_promised_to_follow(tmp_path: Path) -> None:
+    file = tmp_path / "hosts"
+    write_hosts(file, {"a": 1, "b": 1})
+    assert change_hosts(file, DrainHost("b"), idle=True) == "a:1; no rank ran there"
+    assert change_hosts(file, AddHost("b:1")) == "a:1, b:1; the ranks follow at their next commit"
+
+
 def test_an_elastic_job_without_a_script_reads_its_hosts_from_distmons_file() -> None:
     code = "import os; print(os.environ['HOROVOD_SIZE'])"
     ran = run("-np", "1", "--min-np", "1", "-H", "localhost:1", *python(code))

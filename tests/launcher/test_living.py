@@ -3,7 +3,7 @@
 import pytest
 
 from distmon.core.errors import DistmonError, UsageError
-from distmon.core.events import AnyEvent, RankPlace, RanksAssigned, WorkerExited, WorkerStarted
+from distmon.core.events import AnyEvent, MembershipChanged, RankPlace, RanksAssigned, WorkerExited, WorkerStarted
 from distmon.launcher.living import LivingRanks
 
 
@@ -56,3 +56,12 @@ def test_a_rank_passes_to_another_worker_in_a_new_round() -> None:
     ranks.expect(1)
     with pytest.raises(UsageError, match=r"those that run are 0$"):
         living(*PAIR, assigned(1, "b"), exited(1, "a")).expect(1)
+
+
+def test_a_host_that_is_barred_for_good_is_refused_and_one_without_a_rank_is_known() -> None:
+    barred = MembershipChanged(at=2.0, change="host_blacklisted", host="b")
+    ranks = living(*PAIR, exited(1, "b"), barred, MembershipChanged(at=2.0, change="host_blacklisted", host="c", until=9.0))
+    assert ranks.any_on("a") and not ranks.any_on("b")
+    ranks.expect_admitted("c")
+    with pytest.raises(UsageError, match="b is barred for the rest of the job"):
+        ranks.expect_admitted("b")

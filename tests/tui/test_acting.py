@@ -153,6 +153,31 @@ async def test_what_names_nothing_is_not_asked_for(
         assert not app.cockpit.question and app.cockpit.note and not job.acted
 
 
+async def test_a_barred_host_is_named_as_such_and_nothing_is_promised_of_it(
+    open_app: OpenApp, settle: Settle, text_grid: Grid, fake_job: type[FakeJob]
+) -> None:
+    """It has no rank that could leave, and gets none."""
+    at, places = RUNNING[-1].at, [ev.RankPlace(rank=0, host="n0", local_rank=0)]
+    elastic = [replace(event, min_np=1) if isinstance(event, ev.JobStarted) else event for event in RUNNING]
+    told = [
+        ev.MembershipChanged(at=at, change="host_blacklisted", host="n1"),
+        ev.RanksAssigned(at=at, generation=1, world_size=1, places=places),
+    ]
+    job = fake_job(hosts={"n1": 1, "n0": 1})
+    async with open_app([*elastic, *told], job=job) as (app, pilot, _):
+        await settle(pilot)
+        await pilot.press("W")
+        assert any("drain which host (n1 (barred), n0)?" in row for row in text_grid(app))
+        await pilot.press("n", "1", "enter")
+        assert app.cockpit.question.startswith("Take n1 out of the job? It has no rank:\nthe ranks go on as they are.")
+        await pilot.press("y")
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        assert job.acted == [DrainHost("n1")]
+        await pilot.press("H", *"n1:2", "enter")
+        assert app.cockpit.note.startswith("n1 is barred for the rest of the job") and not app.cockpit.question
+
+
 async def test_without_a_job_or_with_fixed_hosts_it_says_so(
     open_app: OpenApp, fake_job: type[FakeJob]
 ) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from distmon.core.errors import DistmonError
 from distmon.core.printable import clean
 from distmon.launcher.actions import AddHost, AnyAction, DrainHost, RestartJob, SignalRank, StopJob, signal_named
+from distmon.launcher.living import BARRED
 from distmon.tui.ports import Job, Target
 from distmon.tui.rights import Rights
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 NO_JOB = "no job of this session runs on this machine"
 FIXED_HOSTS = "the hosts of this job are fixed; --min-np lets them change"
+_IDLE = "Take {} out of the job? It has no rank:\nthe ranks go on as they are."
 _SIGNAL_KEYS = {"SIGUSR1": "1", "SIGUSR2": "2", "SIGINT": "i", "SIGTERM": "t", "SIGKILL": "k", "SIGSTOP": "s", "SIGCONT": "c"}
 
 
@@ -54,8 +56,8 @@ class Acting:
         started = self._cockpit.facts.state.job.started
         return remote_job(started.job) if started is not None else None
 
-    def _ask(self, job: Target, action: AnyAction) -> None:
-        self._cockpit.ask(action.effect, partial(self._do, job, action))
+    def _ask(self, job: Target, action: AnyAction, effect: str = "") -> None:
+        self._cockpit.ask(effect or action.effect, partial(self._do, job, action))
 
     def _do(self, job: Target, action: AnyAction) -> None:
         self._cockpit.app.run_worker(self._done(job, action), name="act")
@@ -105,6 +107,10 @@ class Acting:
         if not re.fullmatch(r"[\w.-]+(:[1-9]\d*)?", text):
             self._cockpit.say(f"{text!r} is not of the form NAME:SLOTS" if text else "no host was named")
             return
+        name = text.partition(":")[0]
+        if (known := self._cockpit.facts.state.elastic.hosts.get(name)) is not None and known.barred_for_good:
+            self._cockpit.say(f"{clean(name)} {BARRED}")
+            return
         self._ask(job, AddHost(text))
 
     def _drain_host(self, job: Target) -> None:
@@ -113,10 +119,15 @@ class Acting:
             self._cockpit.say(FIXED_HOSTS)
             return
         only = next(iter(hosts)) if len(hosts) == 1 else ""
-        self._cockpit.read_line(f"drain which host ({', '.join(hosts)})?", only, partial(self._host_to_drain, job))
+        known = self._cockpit.facts.state.elastic.hosts
+        barred = {name for name in hosts if name in known and known[name].barred_until is not None}
+        named = ", ".join(name + " (barred)" * (name in barred) for name in hosts)
+        self._cockpit.read_line(f"drain which host ({named})?", only, partial(self._host_to_drain, job))
 
     def _host_to_drain(self, job: Target, text: str) -> None:
         if text not in (job.hosts or {}):
             self._cockpit.say(f"the job has no host {text}" if text else "no host was named")
             return
-        self._ask(job, DrainHost(text))
+        rounds = self._cockpit.facts.state.elastic.rounds
+        idle = bool(rounds) and text not in (host for _, host, _ in rounds[-1].places)
+        self._ask(job, DrainHost(text), _IDLE.format(clean(text)) if idle else "")
