@@ -6,6 +6,7 @@ series and places do not depend on it, only the order of lines in the log does.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from distmon.core.clocks import certain_offset, moved, node_of
 from distmon.core.death import death
 from distmon.core.energy import IDLE_AFTER_S, add_power, add_spent
 from distmon.core.epochs import add_metrics, add_steps, begin_epoch
+from distmon.core.frozen import is_frozen
 from distmon.core.hangs import describe, describe_end, find_hang, steps_go_on, take_stack
 from distmon.core.printed import add_printed
 from distmon.core.reach import SILENT_S
@@ -38,6 +40,9 @@ from distmon.core.state import (
 from distmon.core.steps import Generation, History, Totals
 
 _Handler = Callable[[SessionState, Any], None]
+
+_FREEZING = re.compile(r"(SIGSTOP|SIGCONT) to rank (\d+)")
+"""What an operator's `signal` says of it."""
 
 LONGEST_INTERVALS = 3
 """A reading of one moment stands for no longer than so many of the node's shortest intervals."""
@@ -143,6 +148,7 @@ def _slot(rank: RankState) -> tuple[str, int | None]:
 def _lives(rank: RankState) -> None:
     """What is known of an end was another worker's."""
     rank.exited_at, rank.exit_code, rank.signal, rank.cause, rank.stopped = None, None, "", "", False
+    rank.frozen_at = rank.thawed_at = None
 
 
 def _how_it_left(event: ev.WorkerExited) -> str:
@@ -206,7 +212,16 @@ def _answers(state: SessionState, host: str, at: float) -> None:
 
 def _action_taken(state: SessionState, event: ev.ActionTaken) -> None:
     state.job.told_to_end = state.job.told_to_end or event.action in ("stop", "restart")
+    if event.action == "signal" and (sent := _FREEZING.fullmatch(event.detail)) is not None:
+        _freeze(_rank(state, int(sent[2])), sent[1], state, event.at)
     _say(state, event.at, "info", f"{event.action} {event.detail}".rstrip())
+
+
+def _freeze(rank: RankState, signal: str, state: SessionState, at: float) -> None:
+    if signal == "SIGCONT":
+        rank.thawed_at = at
+    elif not is_frozen(state, rank):
+        rank.frozen_at, rank.thawed_at = at, None
 
 
 def _mark_set(state: SessionState, event: ev.MarkSet) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from distmon.core.batches import USUAL_STEPS
 from distmon.core.events import StackTaken
+from distmon.core.frozen import FROZEN, frozen_ranks
 from distmon.core.quantiles import median
 from distmon.core.reach import ranks_out_of_reach
 
@@ -66,6 +67,8 @@ class Hang:
     groups: list[StackGroup]
     ended: float | None = None
     """When steps came again; None while it lasts."""
+    frozen: bool = False
+    """An operator had stopped those that are missing."""
 
 
 @dataclass(slots=True)
@@ -135,7 +138,7 @@ def find_hang(state: SessionState) -> Hang | None:
         return None
     # They cannot be asked: their host is the story, and not a place in the script.
     unheard -= ranks_out_of_reach(state, unheard)
-    return _judge(watch, last, state.now, usual, fresh, unheard)
+    return _judge(watch, last, state.now, usual, fresh, unheard, {rank.rank for rank in frozen_ranks(state)})
 
 
 def _resetting(state: SessionState, last: float) -> bool:
@@ -149,7 +152,7 @@ def _exited(state: SessionState, rank: int) -> bool:
 
 
 def _judge(
-    watch: HangWatch, last: float, now: float, usual: float, fresh: dict[int, StackTaken], unheard: set[int]
+    watch: HangWatch, last: float, now: float, usual: float, fresh: dict[int, StackTaken], unheard: set[int], frozen: set[int]
 ) -> Hang | None:
     groups = group_stacks(fresh)
     waits = [group for group in groups if group.waits_in]
@@ -164,7 +167,7 @@ def _judge(
     if not stopped and now - last < patience_s(watch, away):
         return None
     waiting = sorted(rank for group in waits if group not in away for rank in group.ranks)
-    hang = Hang(last, now, usual, missing, waiting, main.waits_in, groups)
+    hang = Hang(last, now, usual, missing, waiting, main.waits_in, groups, frozen=frozen.issuperset(missing))
     watch.hangs.append(hang)
     del watch.hangs[:-MOST_HANGS]
     return hang
@@ -266,8 +269,8 @@ def describe(hang: Hang) -> str:
     silent = hang.found - hang.since
     who = f"rank {hang.missing[0]}" if len(hang.missing) == 1 else f"ranks {', '.join(map(str, hang.missing[:8]))}"
     waiting = f"{len(hang.waiting)} rank{'s wait' if len(hang.waiting) != 1 else ' waits'} in {hang.collective}"
-    found = sorted({_where(group) for group in hang.groups if set(group.ranks) & set(hang.missing)})
-    where = ", or ".join(found) if found else "of which no stack came"
+    found = sorted({_where(group, frozen=hang.frozen) for group in hang.groups if set(group.ranks) & set(hang.missing)})
+    where = ", or ".join(found) if found else f"which is {FROZEN}" if hang.frozen else "of which no stack came"
     return f"training hangs: no step for {silent:.0f} s (usual {hang.usual_s:.2g} s); {waiting} for {who}, {where}"
 
 
@@ -282,6 +285,8 @@ def describe_end(hang: Hang, pauses: Mapping[str, float]) -> str:
 def stands_at(hang: Hang) -> str:
     """Where the missing ranks are, in a few words."""
     group = next((group for group in hang.groups if set(group.ranks) & set(hang.missing)), None)
+    if hang.frozen:
+        return FROZEN + (f", at {_line(_own_line(group))}" if group is not None else "")
     if group is None:
         return "silent: no stack came"
     if group.deaf:
@@ -289,8 +294,10 @@ def stands_at(hang: Hang) -> str:
     return f"in {group.waits_in}, at {_line(_own_line(group))}" if group.waits_in else f"in {_line(_own_line(group))}"
 
 
-def _where(group: StackGroup) -> str:
+def _where(group: StackGroup, *, frozen: bool) -> str:
     place = _line(_own_line(group))
+    if frozen:
+        return f"which is {FROZEN}, at {place}"
     if group.deaf:
         return f"which is stopped or deaf to signals, at {place}"
     return f"which waits in {group.waits_in} at {place}" if group.waits_in else f"in {place}"

@@ -8,12 +8,19 @@ from typing import NamedTuple
 from distmon.core.death import death
 from distmon.core.elastic_state import Round
 from distmon.core.finding import Verdict, since_start
+from distmon.core.frozen import FROZEN, frozen_ranks, named
 from distmon.core.hangs import describe, stands_at
 from distmon.core.state import RankState, SessionState
 
 _GOES_ON_S = 2.0
 """Steps that end so long after a death, or later, were made without the rank."""
 _LEAVES = {"host_left": "left", "host_failed": "failed", "host_blacklisted": "is barred"}
+
+
+_LOOK_AT = "look at the stack and output of who hung: the others waited for it in vain, and died of that"
+_SOONER = "send SIGCONT sooner: the others wait as long as Gloo's time-out lets them, 30 s unless told otherwise"
+_GIVEN_UP_S = 10.0
+"""A rank that stood still for less is not what others died of."""
 
 
 def loss(state: SessionState) -> Verdict | None:
@@ -38,7 +45,7 @@ def _death(state: SessionState) -> Verdict | None:
     goes_on = state.stepped_until > (first.exited_at or state.now) + _GOES_ON_S
     return Verdict(
         kind="rank_died",
-        text=f"{_named(first)} died: {how}",
+        text=f"{named([first])} died: {how}",
         evidence=f"the first of the ranks that died; {'the others train on without it' if goes_on else 'the job ends with it'}",
         try_first="look at its last lines (Logs) and, where it was killed, at the memory of its node",
         check="the job runs again past the step at which it died, and its memory stays below the node's",
@@ -55,7 +62,7 @@ def _died_of(state: SessionState, hang: HangBehind, died: str) -> Verdict:
         kind="stall",
         text=f"{hang.who} {hang.text}; then {died}",
         evidence=hang.evidence,
-        try_first="look at the stack and output of who hung: the others waited for it in vain, and died of that",
+        try_first=_SOONER if hang.signal else _LOOK_AT,
         check="the job runs again past the step at which it hung",
         rank=hang.rank,
         host=state.ranks[hang.rank].host if hang.rank in state.ranks else "",
@@ -80,6 +87,13 @@ class HangBehind(NamedTuple):
     text: str
     """What they did, after their names."""
     evidence: str
+    signal: str = ""
+    """By which an operator had stopped them."""
+
+    @property
+    def how_long(self) -> str:
+        """Hung for 33 s under an operator's SIGSTOP."""
+        return f"hung for {self.lasted_s:.0f} s" + f" {FROZEN}" * bool(self.signal)
 
     @property
     def rank(self) -> int | None:
@@ -97,17 +111,29 @@ def hang_behind(state: SessionState) -> HangBehind | None:
     """The hang that the first death ended; None where no rank has died, or training went on until then."""
     hang, first = state.hang_watch.current, _first_dead(state)
     died = first.exited_at if first is not None else state.job.ended_at if state.job.failure is not None else None
-    if hang is None or died is None or died < hang.found:
+    if died is None:
         return None
+    if hang is None or died < hang.found:
+        return _frozen_behind(state, first, died)
     one = state.ranks.get(hang.missing[0]) if len(hang.missing) == 1 else None
-    who = _named(one) if one is not None else f"rank{'s' * (len(hang.missing) > 1)} {', '.join(map(str, hang.missing[:8]))}"
+    who = named([one]) if one is not None else f"rank{'s' * (len(hang.missing) > 1)} {', '.join(map(str, hang.missing[:8]))}"
     lasted_s = died - hang.since
-    text = f"hung for {lasted_s:.0f} s, {stands_at(hang)}"
-    return HangBehind(hang.missing, who, hang.since, lasted_s, text, describe(hang))
+    text = f"hung for {lasted_s:.0f} s{'' if hang.frozen else ','} {stands_at(hang)}"
+    return HangBehind(hang.missing, who, hang.since, lasted_s, text, describe(hang), "SIGSTOP" if hang.frozen else "")
 
 
-def _named(rank: RankState) -> str:
-    return f"rank {rank.rank}" + f" on {rank.host}" * bool(rank.host)
+def _frozen_behind(state: SessionState, first: RankState | None, died: float) -> HangBehind | None:
+    """Ranks that an operator had stopped, of which no hang was found: as before the first step, when no stacks are taken."""
+    ranks = frozen_ranks(state, died)
+    if not ranks or (first is not None and first.cause):
+        return None
+    since = min(rank.frozen_at or died for rank in ranks)
+    if died - since < _GIVEN_UP_S:
+        return None
+    found = HangBehind(
+        [rank.rank for rank in ranks], named(ranks), since, died - since, "", "no SIGCONT was sent until then", "SIGSTOP"
+    )
+    return found._replace(text=found.how_long)
 
 
 def _last_error(state: SessionState, rank: int) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from distmon.core.batches import PHASES, Sums, add_up
+from distmon.core.frozen import is_frozen
 from distmon.core.kept_series import KeptSeries, kept_series, ordered_rates, spread_of
 from distmon.core.once import once
 from distmon.core.quantiles import quantile
@@ -425,7 +426,9 @@ def _rate(sums: Sums) -> float | None:
 
 
 def rank_status(state: SessionState, number: int) -> str:
-    """starting, training, silent (no step for long), unmeasured, ended, stopped or the signal or code it died with."""
+    """starting, training, frozen (by an operator's SIGSTOP), silent (no step for long), unmeasured, ended, stopped or the signal
+    or code it died with.
+    """
     return _rank_status(state, current_generation(state), number)
 
 
@@ -437,6 +440,8 @@ def _rank_status(state: SessionState, generation: Generation | None, number: int
         return "ended" if rank.exit_code == 0 else "stopped" if rank.stopped else rank.signal or f"exit {rank.exit_code}"
     if state.job.status == "ended":
         return "ended"
+    if is_frozen(state, rank):
+        return "frozen"
     made = generation.ranks.get(number) if generation else None
     if made is None or made.last_end is None:
         if "steps" in rank.unseen:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from distmon.core.finding import Verdict, since_start
+from distmon.core.frozen import FROZEN, frozen_ranks, named
 from distmon.core.hangs import Hang, describe, patience_s, pause_of, stands_at
 from distmon.core.places import place_of, places_of
 from distmon.core.reach import hosts_out_of_reach, silent_nodes
@@ -16,16 +17,21 @@ HOST_GONE_S = 4.0
 
 def standstill(state: SessionState, generation: Generation | None) -> Verdict | None:
     """Why training stands still now; None while steps come."""
-    if generation is None or state.job.status != "running":
+    if state.job.status not in ("launching", "running"):
         return None
+    frozen = _frozen(state)
+    if generation is None:
+        return frozen
     last = max((r.last_end or 0.0) for r in generation.ranks.values())
     silence, hang = state.now - last, state.hang_watch.current
     if hang is None and silence <= HOST_GONE_S:
-        return None
+        return frozen
     usual = max(r.usual_step_s() for r in generation.ranks.values())
     gone = _gone_hosts(state, generation)
     if gone and silence > max(HOST_GONE_S, 5 * usual):
         return _host_gone(state, last, gone)
+    if frozen is not None:
+        return frozen
     if hang is not None:
         return _hang(state, hang)
     if silence > max(HOST_GONE_S, 5 * usual) and (paused := _pause(state, last)) is not None:
@@ -98,13 +104,36 @@ def _host_gone(state: SessionState, last: float, gone: dict[str, float]) -> Verd
     )
 
 
+def _frozen(state: SessionState) -> Verdict | None:
+    """Ranks that an operator stopped and has not let go on, before the first step too; not where training hung before that."""
+    ranks, hang = frozen_ranks(state), state.hang_watch.current
+    if not ranks or (hang is not None and not hang.frozen):
+        return None
+    since = min(rank.frozen_at or state.now for rank in ranks)
+    alone = ranks[0] if len(ranks) == 1 else None
+    are = "is" if alone is not None else "are"
+    return Verdict(
+        kind="stall",
+        text=f"{named(ranks)} {are} {FROZEN} since {state.now - since:.0f} s: the others wait",
+        evidence=describe(hang) if hang is not None else "no SIGCONT was sent since",
+        try_first=f"let it go on: I, or distmon signal {ranks[0].rank} CONT; Gloo gives a rank up after about 30 s",
+        check="steps come",
+        rank=alone.rank if alone is not None else None,
+        host=alone.host if alone is not None else "",
+        from_s=since_start(state, since),
+        to_s=since_start(state, state.now),
+    )
+
+
 def _hang(state: SessionState, hang: Hang) -> Verdict:
     alone = hang.missing[0] if len(hang.missing) == 1 else None
     hosts = {state.ranks[rank].host for rank in hang.missing if rank in state.ranks}
     host = hosts.pop() if len(hosts) == 1 else ""
     who = f"rank {alone}" if alone is not None else f"ranks {', '.join(map(str, hang.missing[:8]))}"
-    held = f"{who}{f' on {host}' * bool(host)} {'is' if alone is not None else 'are'} {stands_at(hang)}"
-    waiting = f"{len(hang.waiting)} wait in {hang.collective}"
+    # A hang that lasts though nobody is frozen any more was ended by SIGCONT, and its next step is on its way.
+    are = ("was" if hang.frozen else "is") if alone is not None else "were" if hang.frozen else "are"
+    held = f"{who}{f' on {host}' * bool(host)} {are} {stands_at(hang)}"
+    waiting = f"{len(hang.waiting)} wait{'s' * (len(hang.waiting) == 1)} in {hang.collective}"
     return Verdict(
         kind="stall",
         text=f"training hangs: {held}; {waiting} for {state.now - hang.since:.0f} s",

@@ -77,6 +77,10 @@ class RankState:
     first_started_at: float | None = None
     """Of the first worker that was started for this rank."""
     exited_at: float | None = None
+    frozen_at: float | None = None
+    """When an operator sent it SIGSTOP."""
+    thawed_at: float | None = None
+    """When SIGCONT followed; None until then."""
     unseen: dict[str, str] = field(default_factory=dict)
     metrics: dict[str, float] = field(default_factory=dict)
     model: ModelDescribed | None = None

@@ -371,6 +371,8 @@ class Failure(Struct, kw_only=True):
     hung_ranks: list[int]
     """Ranks for which the others had waited in vain until then; empty where training went on."""
     hung_s: float | None
+    hung_signal: str
+    """By which an operator had stopped them; empty where none had."""
 
 
 class Verdict(Struct, kw_only=True):

@@ -497,5 +497,7 @@ def _failure(session: model.Session) -> list[str]:
     who = "the job" if failure.rank is None else f"rank {failure.rank}"
     host = f" on {failure.host}" if failure.host else ""
     died = death(failure.signal, failure.exit_code, failure.cause) or DASH
-    hung = f"rank {', '.join(map(str, failure.hung_ranks))} hung for {seconds(failure.hung_s)}; " * bool(failure.hung_ranks)
-    return [f"{hung}first to die: {who}{host}, {died}", *(f"  {line}" for line in failure.last_lines)]
+    hung = f"rank {', '.join(map(str, failure.hung_ranks))} hung for {seconds(failure.hung_s)}"
+    under = f" under an operator's {failure.hung_signal}" * bool(failure.hung_signal)
+    before = f"{hung}{under}; " * bool(failure.hung_ranks)
+    return [f"{before}first to die: {who}{host}, {died}", *(f"  {line}" for line in failure.last_lines)]

@@ -254,6 +254,7 @@ def _failure(state: SessionState) -> model.Failure | None:
         last_lines=[masked(clean(line)) for line in failure.last_lines],
         hung_ranks=hang.ranks if hang is not None else [],
         hung_s=hang.lasted_s if hang is not None else None,
+        hung_signal=hang.signal if hang is not None else "",
     )
 
 

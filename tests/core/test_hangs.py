@@ -1,10 +1,13 @@
 """A hang is told from a pause, and the rank that holds the others from those that it holds."""
 
+from typing import Any
+
 import pytest
 
 from distmon.core import events as ev
 from distmon.core.fold import apply
 from distmon.core.hangs import describe, group_stacks, waits_in
+from distmon.core.measures import rank_status
 from distmon.core.state import SessionState
 from distmon.core.verdicts import verdicts
 
@@ -390,3 +393,105 @@ def test_a_death_before_a_hang_or_after_its_end_is_told_as_ever() -> None:
         steps(state, rank, at=115.0, first=10)
     apply(state, ev.WorkerExited(at=116.0, host="localhost", local_rank=2, rank=2, exit_code=1))
     assert [said.kind for said in verdicts(state)] == ["rank_died"]
+
+
+def operator(state: SessionState, at: float, signal: str, rank: int = 1) -> None:
+    """Its node is heard all the time."""
+    apply(state, ev.NodeSampled(at=at, node="n", interval_s=1.0))
+    apply(state, ev.ActionTaken(at=at, action="signal", detail=f"{signal} to rank {rank}"))
+
+
+def loading(ranks: int = 2) -> SessionState:
+    """They have met, and no step has been made."""
+    state = SessionState()
+    apply(state, ev.JobStarted(at=80.0, job="j", command=["x"], np=ranks))
+    for rank in range(ranks):
+        apply(state, ev.WorkerStarted(at=81.0, host="localhost", local_rank=rank, rank=rank))
+    return state
+
+
+def told(state: SessionState) -> list[str]:
+    return [verdict.text for verdict in verdicts(state) if verdict.kind in ("stall", "rank_died")]
+
+
+@pytest.mark.parametrize("trains", [False, True])
+def test_a_rank_that_an_operator_stopped_is_named_with_the_signal_until_it_goes_on(trains: bool) -> None:
+    """Before the first step, and at once where steps were made; after SIGCONT it is one like all."""
+    state = training(ranks=2) if trains else loading()
+    operator(state, 101.0, "SIGSTOP")
+    apply(state, ev.Ticked(at=104.0))
+    where = "" if trains else " on localhost"
+    assert told(state) == [f"rank 1{where} is under an operator's SIGSTOP since 3 s: the others wait"]
+    assert (rank_status(state, 1), verdicts(state)[0].rank) == ("frozen", 1)
+    assert "distmon signal 1 CONT" in verdicts(state)[0].try_first
+    operator(state, 105.0, "SIGCONT")
+    assert told(state) == [] and rank_status(state, 1) != "frozen"
+
+
+def test_a_rank_whose_steps_go_on_is_frozen_no_more() -> None:
+    """Somebody else let it go on; and another worker that takes its place was never stopped."""
+    state = training(ranks=2)
+    operator(state, 101.0, "SIGSTOP")
+    steps(state, 1, at=110.0, first=10)
+    assert told(state) == []
+    operator(state, 111.0, "SIGSTOP")
+    apply(state, ev.Ticked(at=113.0))
+    assert told(state) == ["rank 1 is under an operator's SIGSTOP since 2 s: the others wait"]
+    apply(state, ev.WorkerStarted(at=114.0, host="localhost", local_rank=1, rank=1))
+    assert told(state) == []
+
+
+def test_a_hang_of_a_rank_that_an_operator_stopped_says_so_and_so_does_what_comes_of_it() -> None:
+    """Whether its stack is known or not; until steps come again it is told as what it was."""
+    for known in (True, False):
+        state = training(ranks=2)
+        operator(state, 100.1, "SIGSTOP")
+        stack(state, 103.0, 100.0, r0=OPTIMIZER)
+        if known:
+            stopped(state, 1, 105.0, 100.0, TRUNK)
+        assert ticks(state, 105, 115) is not None
+        where = ", at train.py:40 train" * known
+        assert state.log[-1].text.endswith(f"for rank 1, which is under an operator's SIGSTOP{where}")
+        assert told(state)[0].startswith("rank 1 is under an operator's SIGSTOP since ")
+        operator(state, 116.0, "SIGCONT")
+        hangs = f"training hangs: rank 1 was under an operator's SIGSTOP{where}; 1 waits in allreduce of the gradients for "
+        assert told(state)[0].startswith(hangs)
+        apply(state, ev.WorkerExited(at=133.0, host="localhost", local_rank=0, rank=0, exit_code=1))
+        assert told(state) == [
+            f"rank 1 hung for 33 s under an operator's SIGSTOP{where}; then rank 0 died: exit code 1"
+        ]
+
+
+def died_frozen(after_s: float = 38.0, **died: str) -> SessionState:
+    """Rank 1 of two is stopped by an operator before the first step, and rank 0 dies; as the launcher then ends it."""
+    state = loading()
+    operator(state, 100.0, "SIGSTOP")
+    apply(state, ev.WorkerExited(at=100.0 + after_s, host="localhost", local_rank=0, rank=0, exit_code=1, **died))
+    expected = {"exit_code": 137, "signal": "SIGKILL", "expected": True}
+    apply(state, ev.WorkerExited(at=108.0 + after_s, host="localhost", local_rank=1, rank=1, **expected))
+    return state
+
+
+def test_of_a_job_that_died_before_its_first_step_the_rank_that_an_operator_stopped_is_named() -> None:
+    state = died_frozen()
+    for ended in (False, True):
+        if ended:
+            failure = ev.Failure(rank=0, host="localhost", exit_code=1)
+            apply(state, ev.JobEnded(at=147.0, exit_code=1, reason="failed", failure=failure))
+        assert told(state) == [
+            "rank 1 on localhost hung for 38 s under an operator's SIGSTOP; then rank 0 on localhost died: exit code 1"
+        ]
+        assert verdicts(state)[0].rank == 1 and "SIGCONT" in verdicts(state)[0].try_first
+
+
+@pytest.mark.parametrize("died", [{"after_s": 4.0}, {"signal": "SIGKILL", "cause": "out of memory"}])
+def test_a_death_that_has_its_own_cause_is_not_laid_on_a_rank_that_was_stopped(died: dict[str, Any]) -> None:
+    assert told(died_frozen(**died))[0].startswith("rank 0 on localhost died: ")
+
+
+def test_where_training_hung_before_an_operator_stopped_it_the_hang_is_told() -> None:
+    state = training(ranks=2)
+    stack(state, 103.0, 100.0, r0=OPTIMIZER, r1=fetching(61))
+    assert ticks(state, 101, 105) is not None
+    operator(state, 120.0, "SIGSTOP")
+    assert told(state)[0].startswith("training hangs: rank 1 is in train.py:61 fetch")

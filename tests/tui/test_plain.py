@@ -22,7 +22,7 @@ from distmon.tui.terminal import can_show_app
 from distmon.tui.theme import DARK
 from distmon.tui.view.facts import facts
 from distmon.tui.view.header import verdict
-from tests.core.test_hangs import died_of_a_hang
+from tests.core.test_hangs import died_frozen, died_of_a_hang, loading
 
 EVENTS = list(session(Script(ranks=2, nodes=1, seconds=60, slow_rank=1, delay_s=0.03)))
 
@@ -84,6 +84,27 @@ def test_a_job_that_died_of_a_hang_says_who_hung(first: int) -> None:
     assert headline.startswith(f" ✖ rank 1 on localhost hung for 33 s; then {then} died: exit code 1  HorovodInternalError")
     report = " ".join(to_text(sections(summarise(state))).split())
     assert f"rank 1 hung for 33.00 s; first to die: rank {first} on localhost, exit code 1" in report
+
+
+def test_a_rank_that_an_operator_stopped_is_named_before_and_after_the_job_dies_of_it() -> None:
+    """Before the first step there is no stack to tell of it."""
+    state = loading()
+    apply(state, ev.LaunchProgressed(at=99.0, stage="first_step", detail="all ranks have met"))
+    apply(state, ev.ActionTaken(at=100.0, action="signal", detail="SIGSTOP to rank 1"))
+    apply(state, ev.Ticked(at=130.0))
+    headline = "".join(text for text, _ in verdict(facts(state), DARK, 160).pieces)
+    assert "rank 1 on localhost is under an operator's SIGSTOP since 30 s" in headline and "try: let it go on" in headline
+    state = died_frozen()
+    failure = ev.Failure(rank=0, host="localhost", exit_code=1, last_lines=["HorovodInternalError"])
+    apply(state, ev.JobEnded(at=147.0, exit_code=1, reason="failed", failure=failure))
+    assert summary_lines(state)[1:3] == [
+        "first failure: rank 1 on localhost: hung for 38 s under an operator's SIGSTOP",
+        "  then rank 0 on localhost: exit code 1",
+    ]
+    headline = "".join(text for text, _ in verdict(facts(state), DARK, 160).pieces)
+    assert headline.startswith(" ✖ rank 1 on localhost hung for 38 s under an operator's SIGSTOP; then rank 0 on localhost died")
+    report = " ".join(to_text(sections(summarise(state))).split())
+    assert "rank 1 hung for 38.00 s under an operator's SIGSTOP; first to die: rank 0 on localhost, exit code 1" in report
 
 
 class FakeTerminal:

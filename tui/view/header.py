@@ -112,7 +112,7 @@ def verdict(facts: Facts, palette: Palette, width: int) -> Line:
         return _failure(facts, palette)
     if _is_open_end(facts):
         return _open_end(facts, palette)
-    if job.status == "launching":
+    if job.status == "launching" and not any(verdict.kind == "stall" for verdict in facts.verdicts):
         return _launching(facts, palette)
     if not facts.verdicts:
         return Line([(f" {STATES['idle']} ", style("muted")), (_nothing_found(facts), style("muted"))])
@@ -173,7 +173,7 @@ def _failure(facts: Facts, palette: Palette) -> Line:
     died = f"{who} on {clean(failure.host) or MISSING} died first: {clean(cause)}"
     if (hang := hang_behind(facts.state)) is not None:
         then = clean(hang.then(failure.rank, failure.host))
-        died = f"{clean(hang.who)} hung for {hang.lasted_s:.0f} s; then {then} died: {clean(cause)}"
+        died = f"{clean(hang.who)} {hang.how_long}; then {then} died: {clean(cause)}"
     line.add(died, style("bad", bold=True))
     if failure.last_lines:
         line.add("  " + clean(failure.last_lines[-1]), style("text"))

@@ -22,6 +22,7 @@ SEVERITY = {
 _RANK = {
     "starting": (STATES["busy"], "accent"),
     "training": (STATES["good"], "good"),
+    "frozen": (STATES["warn"], "warn"),
     "silent": (STATES["warn"], "warn"),
     "slow": (STATES["warn"], "warn"),
     "stale": (STATES["warn"], "warn"),
