@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from msgspec import Struct
@@ -21,6 +21,8 @@ from distmon.replay.report.tables import Section, Table
 from distmon.replay.report.words import DASH, count, number, seconds, unit
 
 FORMAT = 1
+_OF_THE_WHOLE = ("duration", "energy")
+"""Of a run that was cut short, these say when that was."""
 _SAME_WORK = 0.01
 
 
@@ -36,6 +38,12 @@ class Compared:
     def ended_well(self) -> bool:
         """Whether its job did, as far as there was one."""
         return self.session.exit_code == 0 or (self.session.exit_code is None and not self.session.command)
+
+    def until_its_end(self) -> Compared:
+        """Without what tells of a run that was not cut short alone."""
+        if self.ended_well:
+            return self
+        return replace(self, values={name: value for name, value in self.values.items() if name not in _OF_THE_WHOLE})
 
 
 class Measure(Struct, kw_only=True):
@@ -60,6 +68,8 @@ class Side(Struct, kw_only=True):
     command: list[str]
     ranks: int | None
     file: str
+    exit_code: int | None
+    end_reason: str | None
     runs: int
 
 
@@ -92,6 +102,8 @@ class Comparison(Struct, kw_only=True):
     sizes: list[Size]
     epochs: Epochs | None
     """Of one run each."""
+    ends: str
+    """How runs of either side ended, where that was no good end; else empty."""
     notes: list[str]
 
 
@@ -100,6 +112,7 @@ def compare(base: Sequence[Compared], other: Sequence[Compared]) -> Comparison:
 
     Runs that came to no good end are left out where a side has others.
     """
+    base, other = ([one.until_its_end() for one in side] for side in (base, other))
     failed = [one for one in [*base, *other] if not one.ended_well]
     base, other = ([one for one in side if one.ended_well] or side for side in (base, other))
     ranks = sorted({size for one in base if (size := _ranks(one)) is not None} & {_ranks(one) for one in other})
@@ -114,7 +127,8 @@ def compare(base: Sequence[Compared], other: Sequence[Compared]) -> Comparison:
         intervals_overlap=_overlap(*first) if len(base) == len(other) == 1 else None,
         sizes=sizes,
         epochs=summarise_epochs(base[0].epochs, other[0].epochs) if len(base) == len(other) == 1 else None,
-        notes=_ends(failed, [*base, *other]) + _notes(base, other, sizes),
+        ends=_ends(base, other),
+        notes=_left_out([one for one in failed if one not in [*base, *other]]) + _notes(base, other, sizes),
     )
 
 
@@ -167,15 +181,20 @@ def _of_runs(side: list[Compared]) -> str:
     return f" (means of {len(side)} runs)" if len(side) > 1 else ""
 
 
-def _ends(failed: list[Compared], compared: list[Compared]) -> list[str]:
-    """What is left out, and what is not, of the runs that came to no good end."""
-    out = [f"{_name(one)} ({_end(one)})" for one in failed if one not in compared]
-    kept = [
-        f"{_name(one)} came to no good end ({_end(one)}): its figures are of what it did until then"
-        for one in failed
-        if one in compared
+def _left_out(failed: list[Compared]) -> list[str]:
+    names = ", ".join(f"{_name(one)} ({_end(one)})" for one in failed)
+    return [f"left out, without a good end: {names}"] * bool(failed)
+
+
+def _ends(base: Sequence[Compared], other: Sequence[Compared]) -> str:
+    """A side's runs came all to a good end, or none did."""
+    ends = [
+        f"{name}: {_end(side[0])}, after {count(side[0].session.steps, 'step')}"
+        + f" (the first of {len(side)} runs)" * (len(side) > 1)
+        for name, side in (("base", base), ("other", other))
+        if not side[0].ended_well
     ]
-    return [f"left out, without a good end: {', '.join(out)}"] * bool(out) + kept
+    return f"{'; '.join(ends)}; the figures are of what was done until then" if ends else ""
 
 
 def _name(one: Compared) -> str:
@@ -183,7 +202,11 @@ def _name(one: Compared) -> str:
 
 
 def _end(one: Compared) -> str:
-    return "its end was not recorded" if one.session.exit_code is None else f"exit {one.session.exit_code}"
+    """Failed, exit 1."""
+    code, reason = one.session.exit_code, one.session.end_reason
+    if code is None:
+        return "its end was not recorded"
+    return f"{'failed' if reason in (None, 'finished') else reason}, exit {code}"
 
 
 def _measure(effect: Effect) -> Measure:
@@ -217,6 +240,8 @@ def _side(runs: Sequence[Compared]) -> Side:
         command=first.command,
         ranks=first.world_size.last,
         file=first.file,
+        exit_code=first.exit_code,
+        end_reason=first.end_reason,
         runs=len(runs),
     )
 
@@ -258,11 +283,13 @@ def _overlap(a: tuple[float, float] | None, b: tuple[float, float] | None) -> bo
 def sections(comparison: Comparison) -> list[Section]:
     """The comparison for people."""
     found = [Section("", facts=[("base", _named(comparison.base)), ("other", _named(comparison.other))])]
+    if comparison.ends:
+        found[0].facts.append(("note", comparison.ends))
     for size in comparison.sizes:
         several = f" with {count(size.ranks or 0, 'rank')}" if len(comparison.sizes) > 1 else ""
         if size.other_work:
             found[0].facts.append((f"note{several}", size.other_work))
-        found.append(Section(f"Other against base{several}", lines=[said(size)], table=_table(size)))
+        found.append(Section(f"Other against base{several}", lines=[said(size)], table=_table(size) if size.measures else None))
     epochs = epoch_sections(comparison.epochs) if comparison.epochs is not None else []
     return [*found, *epochs, Section("How far this goes", lines=comparison.notes)]
 

@@ -8,10 +8,12 @@ import textwrap
 from distmon.replay.report.tables import Section, Table
 
 WIDTH = 118
+_NARROWEST = 8
+"""Of a header whose words stand below one another."""
 
 
 def to_text(sections: list[Section], width: int = WIDTH) -> str:
-    """Plain text, ended by a line end. Sentences are wrapped at `width` cells; tables are as wide as they are."""
+    """Plain text, ended by a line end. Sentences are wrapped at `width` cells; tables are as wide as their rows are."""
     blocks = []
     for section in sections:
         lines = [section.title.upper()] if section.title else []
@@ -22,7 +24,7 @@ def to_text(sections: list[Section], width: int = WIDTH) -> str:
         for line in section.lines:
             lines += _wrapped(indent, line, width)
         if section.table:
-            lines += [indent + line for line in _text_table(section.table)]
+            lines += [indent + line for line in _text_table(section.table, width - len(indent))]
         blocks.append("\n".join(lines))
     return "\n\n".join(blocks) + "\n"
 
@@ -35,8 +37,12 @@ def _wrapped(start: str, text: str, width: int) -> list[str]:
     ) or [start.rstrip()]
 
 
-def _text_table(table: Table) -> list[str]:
-    rows = [table.header, *table.in_brief()]
+def _text_table(table: Table, width: int) -> list[str]:
+    """Where the header makes it wider than `width`, its words stand below one another."""
+    body = table.in_brief()
+    rows = [table.header, *body]
+    if sum(max(len(row[i]) for row in rows) + 2 for i in range(len(table.header))) - 2 > width:
+        rows = [*_stacked(table.header, body), *body]
     widths = [max(len(row[i]) for row in rows) for i in range(len(table.header))]
     lines = []
     for row in rows:
@@ -44,6 +50,17 @@ def _text_table(table: Table) -> list[str]:
         cells = [cell.ljust(w) if i in table.left else cell.rjust(w) for i, (cell, w) in enumerate(padded)]
         lines.append("  ".join(cells).rstrip())
     return lines
+
+
+def _stacked(header: list[str], body: list[list[str]]) -> list[list[str]]:
+    """Rows of a header whose words keep to the width that the body has anyway, the last ones above it."""
+    cells = [
+        textwrap.wrap(name, max([_NARROWEST, *(len(row[i]) for row in body)]), break_long_words=False, break_on_hyphens=False)
+        for i, name in enumerate(header)
+    ]
+    most = max(len(lines) for lines in cells)
+    padded = [[""] * (most - len(lines)) + lines for lines in cells]
+    return [list(row) for row in zip(*padded, strict=True)]
 
 
 def to_markdown(sections: list[Section], level: int = 2) -> str:

@@ -462,13 +462,13 @@ def test_a_hang_of_a_rank_that_an_operator_stopped_says_so_and_so_does_what_come
         ]
 
 
-def died_frozen(after_s: float = 38.0, **died: str) -> SessionState:
+def died_frozen(after_s: float = 38.0, signal: str = "", cause: str = "") -> SessionState:
     """Rank 1 of two is stopped by an operator before the first step, and rank 0 dies; as the launcher then ends it."""
     state = loading()
     operator(state, 100.0, "SIGSTOP")
-    apply(state, ev.WorkerExited(at=100.0 + after_s, host="localhost", local_rank=0, rank=0, exit_code=1, **died))
-    expected = {"exit_code": 137, "signal": "SIGKILL", "expected": True}
-    apply(state, ev.WorkerExited(at=108.0 + after_s, host="localhost", local_rank=1, rank=1, **expected))
+    ends = ev.WorkerExited(at=100.0 + after_s, host="localhost", local_rank=0, rank=0, exit_code=1, signal=signal, cause=cause)
+    apply(state, ends)
+    apply(state, ev.WorkerExited(at=108.0 + after_s, host="localhost", local_rank=1, rank=1, exit_code=137, expected=True))
     return state
 
 

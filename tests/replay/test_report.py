@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -35,7 +35,7 @@ from distmon.replay.report.reasons import numbers
 from distmon.replay.report.render import to_markdown, to_text
 from distmon.replay.report.sections import sections
 from distmon.replay.report.summarise import summarise
-from distmon.replay.report.tables import Section
+from distmon.replay.report.tables import Section, Table
 from distmon.tui.cli.main import main
 
 FIXED_KEYS = {
@@ -423,10 +423,10 @@ def test_a_comparison_gives_ratios_and_says_how_far_it_goes() -> None:
     assert "no difference shown: throughput median of other is 0.0 % higher" in to_text(sections_of_comparison(same))
 
 
-def failed(name: str, code: int) -> Compared:
-    """A run that died with that code."""
-    events = list(session(Script(seconds=60)))
-    ended = [msgspec.structs.replace(e, exit_code=code) if isinstance(e, ev.JobEnded) else e for e in events]
+def failed(name: str, code: int, reason: Literal["failed", "stopped"] = "failed", *, steps: bool = True) -> Compared:
+    """A run that came to that end."""
+    events = [event for event in session(Script(seconds=60)) if steps or not isinstance(event, ev.StepsRecorded)]
+    ended = [msgspec.structs.replace(e, exit_code=code, reason=reason) if isinstance(e, ev.JobEnded) else e for e in events]
     state = folded(ended)
     return Compared(summarise(state, name), run_values(state), epoch_run(state))
 
@@ -435,9 +435,34 @@ def test_runs_that_failed_are_left_out_where_others_are_and_it_is_said() -> None
     good, bad = compared(), failed("runs/np2-run1.jsonl.zst", 1)
     found = compare([good, good, bad], [good])
     assert (found.base.runs, found.other.runs) == (2, 1)
-    assert "left out, without a good end: np2-run1.jsonl.zst (exit 1)" in found.notes
-    alone = compare([bad], [good])
-    assert alone.base.runs == 1 and any("np2-run1.jsonl.zst came to no good end (exit 1)" in note for note in alone.notes)
+    assert "left out, without a good end: np2-run1.jsonl.zst (failed, exit 1)" in found.notes and found.ends == ""
+
+
+@pytest.mark.parametrize("steps", [True, False])
+def test_how_runs_ended_is_said_at_the_head_and_what_a_cut_one_took_is_no_speed(steps: bool) -> None:
+    stopped, died = failed("a.jsonl", 143, "stopped"), failed("b.jsonl", 1, steps=steps)
+    found = compare([stopped], [died])
+    made = [one.session.steps for one in (stopped, died)]
+    assert made[0] > 0 and bool(made[1]) == steps
+    said = f"base: stopped, exit 143, after {made[0]:,} steps; other: failed, exit 1, after {made[1]:,} steps; "
+    assert found.ends.startswith(said) and ("note", found.ends) in sections_of_comparison(found)[0].facts
+    assert (found.base.end_reason, found.other.exit_code) == ("stopped", 1)
+    assert not {"duration", "energy"} & {measure.name for measure in found.measures}
+    text = to_text(sections_of_comparison(found))
+    assert ("nothing was measured on both sides" in text) != steps and "duration" not in text
+    whole = compare([compared()], [died])
+    assert whole.ends.startswith("other: failed") and compare([compared()], [compared()]).ends == ""
+    assert "duration" in {measure.name for measure in compare([compared()], [compared()]).measures}
+
+
+def test_a_header_that_is_wider_than_the_text_stands_in_lines() -> None:
+    wide = Section("", table=Table(["epoch", "accuracy, base", "accuracy, other"], [["1", "0.25", "0.3125"]]))
+    assert to_text([wide], 40) == "epoch  accuracy, base  accuracy, other\n1                0.25           0.3125\n"
+    assert to_text([wide], 30) == (
+        "       accuracy,  accuracy,\n"
+        "epoch       base      other\n"
+        "1           0.25     0.3125\n"
+    )  # fmt: skip
 
 
 def test_other_work_is_said_at_the_head() -> None:
