@@ -440,7 +440,7 @@ def _rank_status(state: SessionState, generation: Generation | None, number: int
         return "ended" if rank.exit_code == 0 else "stopped" if rank.stopped else rank.signal or f"exit {rank.exit_code}"
     if state.job.status == "ended":
         return "ended"
-    if is_frozen(state, rank):
+    if rank.frozen_at is not None and is_frozen(state, rank):
         return "frozen"
     made = generation.ranks.get(number) if generation else None
     if made is None or made.last_end is None:
