@@ -19,6 +19,7 @@ _LEAVES = {"host_left": "left", "host_failed": "failed", "host_blacklisted": "is
 
 _LOOK_AT = "look at the stack and output of who hung: the others waited for it in vain, and died of that"
 _SOONER = "send SIGCONT sooner: the others wait as long as Gloo's time-out lets them, 30 s unless told otherwise"
+_BACK = "the host back, or another one"
 _GIVEN_UP_S = 10.0
 """A rank that stood still for less is not what others died of."""
 
@@ -151,13 +152,14 @@ def _below_capacity(state: SessionState) -> Verdict | None:
     if state.job.status == "ended" or not lost or not (pending or last.world_size < most):
         return None
     first = pending[0] if pending else lost[0]
+    barred = first.host in state.elastic.hosts and state.elastic.hosts[first.host].barred_for_good
     tail = "the others form a new round" if pending else f"{last.world_size} of {most} ranks train on"
     return Verdict(
         kind="below_capacity",
         text=f"{first.text}: {tail}",
         evidence=f"round {last.generation} has {last.world_size} of the {most} ranks that there were; "
         + ", ".join(dict.fromkeys(loss.text for loss in lost[-4:])),
-        try_first="the timeline tells what the change cost; bring the host back, or another one",
+        try_first="the timeline tells what the change cost; bring " + ("another host: this one is barred" if barred else _BACK),
         check="a new round has as many ranks as before",
         rank=first.rank,
         host=first.host,

@@ -16,6 +16,7 @@ from distmon.launcher.actions import AddHost, DrainHost
 from distmon.launcher.driver.discovery import DiscoveryError, parse_discovered
 from distmon.launcher.facts import is_local
 from distmon.launcher.hosts import Host
+from distmon.launcher.living import LivingRanks
 from distmon.launcher.rundir import RunningJob, choose_job
 
 FILE_NAME = "hosts"
@@ -83,21 +84,21 @@ def with_host(hosts: Mapping[str, int], word: str) -> dict[str, int]:
     return {**hosts, match[1]: int(match[2] or 1)}
 
 
-def change_hosts(path: Path, action: AddHost | DrainHost, *, idle: bool = False) -> str:
-    """Let a host join or leave the job, and say which there are then; `idle` is one that has no rank to lose.
-
-    Raises DistmonError or UsageError.
-    """
-    hosts = read_hosts(path)
+def change_hosts(path: Path, action: AddHost | DrainHost, living: LivingRanks) -> str:
+    """Let a host join or leave the job, and say which there are then. Raises DistmonError or UsageError."""
+    hosts, follows = read_hosts(path), "the ranks follow at their next commit"
     if isinstance(action, DrainHost):
         hosts = without_host(hosts, action.host)
+        if not living.any_on(action.host):
+            follows = "no rank ran there"
     else:
+        living.expect_admitted(action.host.partition(":")[0])
         if is_alone(path) and not is_local(action.host.partition(":")[0]):
             text = "cannot join: the job talks over the loopback; start it with --network-interface NAME"
             raise UsageError(f"{action.host} {text}")
         hosts = with_host(hosts, action.host)
     write_hosts(path, hosts)
-    return f"{shown(hosts)}; {'no rank ran there' if idle else 'the ranks follow at their next commit'}"
+    return f"{shown(hosts)}; {follows}"
 
 
 def shown(hosts: Mapping[str, int]) -> str:

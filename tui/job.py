@@ -13,7 +13,7 @@ from typing import Literal
 
 from distmon.core.errors import DistmonError, UsageError
 from distmon.core.events import ActionTaken, AnyEvent, MembershipChanged, NoticeGiven, SessionStarted
-from distmon.launcher.actions import AddHost, AnyAction, DrainHost, RestartJob, SignalRank, StopJob, signal_number
+from distmon.launcher.actions import AnyAction, RestartJob, SignalRank, StopJob, signal_number
 from distmon.launcher.agents import LocalAgent
 from distmon.launcher.control import ControlSocket
 from distmon.launcher.cycle import Cycle
@@ -134,10 +134,7 @@ class LaunchedJob:
         if self.hosts is None:
             raise UsageError("the hosts of this job do not change: --min-np lets them, without a discovery script of its own")
         with self._ranks_lock:
-            if isinstance(action, AddHost):
-                self._living.expect_admitted(action.host.partition(":")[0])
-            idle = isinstance(action, DrainHost) and not self._living.any_on(action.host)
-        said = change_hosts(self._hosts_file, action, idle=idle)
+            said = change_hosts(self._hosts_file, action, self._living)
         self._tell(action)
         return said
 

@@ -439,6 +439,7 @@ def test_a_host_that_leaves_without_a_rank_brings_no_new_round() -> None:
     """A barred one that is drained, and a word that comes late of a worker that the round has no more."""
     told = ["rank 1 on b died: SIGKILL, an operator sent it SIGKILL: 1 of 2 ranks train on"]
     assert shrunk(lost_and_drained()) == told
+    assert verdicts(lost_and_drained().folded())[0].try_first.endswith("bring another host: this one is barred")
     story = lost_and_drained()
     story.host(32.0, "host_left", "b", 0)
     assert shrunk(story) == told

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from distmon.core.errors import DistmonError, UsageError
-from distmon.core.events import LaunchProgressed
+from distmon.core.events import LaunchProgressed, MembershipChanged, WorkerStarted
 from distmon.launcher.actions import AddHost, AnyAction, DrainHost
 from distmon.launcher.control import ControlSocket
 from distmon.launcher.cycle import Cycle, CycleSpec, cycle_hosts, parse_cycle
 from distmon.launcher.host_file import FILE_NAME, change_hosts, find_job, read_hosts, with_host, without_host, write_hosts
+from distmon.launcher.living import LivingRanks
 from distmon.launcher.rundir import running_jobs
 from distmon.tui.cli.main import main
 from tests.launcher.driving import python, run
@@ -42,7 +43,7 @@ def job(runtime: Path) -> Iterator[StartJob]:
 
         def act(action: AnyAction) -> str:
             assert isinstance(action, AddHost | DrainHost)
-            return change_hosts(folder / "hosts", action)
+            return change_hosts(folder / "hosts", action, LivingRanks())
 
         sockets.append(ControlSocket(folder, act))
         return folder / "hosts"
@@ -98,11 +99,16 @@ def test_hosts_change_as_they_are_asked_to() -> None:
     assert without_host({"a": 1, "b": 2}, "a") == {"b": 2}
 
 
-def test_of_a_host_without_a_rank_none_is_promised_to_follow(tmp_path: Path) -> None:
-    file = tmp_path / "hosts"
-    write_hosts(file, {"a": 1, "b": 1})
-    assert change_hosts(file, DrainHost("b"), idle=True) == "a:1; no rank ran there"
-    assert change_hosts(file, AddHost("b:1")) == "a:1, b:1; the ranks follow at their next commit"
+def test_of_a_host_without_a_rank_none_is_promised_to_follow_and_a_barred_one_gets_none(tmp_path: Path) -> None:
+    file, living = tmp_path / "hosts", LivingRanks()
+    write_hosts(file, {"a": 1, "b": 1, "c": 1})
+    living.observe(WorkerStarted(at=1.0, host="c", local_rank=0, rank=0))
+    living.observe(MembershipChanged(at=2.0, change="host_blacklisted", host="b"))
+    assert change_hosts(file, DrainHost("b"), living) == "a:1, c:1; no rank ran there"
+    assert change_hosts(file, DrainHost("c"), living) == "a:1; the ranks follow at their next commit"
+    with pytest.raises(UsageError, match="b is barred for the rest of the job"):
+        change_hosts(file, AddHost("b:2"), living)
+    assert change_hosts(file, AddHost("d:1"), living) == "a:1, d:1; the ranks follow at their next commit"
 
 
 def test_an_elastic_job_without_a_script_reads_its_hosts_from_distmons_file() -> None:
