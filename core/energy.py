@@ -3,17 +3,20 @@
 A counter of energy is preferred to watts times time. Watts are samples: between two that differ the change may have been at
 any moment, an error of the difference times the interval over the root of 12. A counter is off by what it has not counted yet
 at the ends. Where nothing was measured no energy is made up: the joules are of the measured seconds, which are told beside them.
+
+An epoch begins and ends within a reading, which is divided as if the power had not changed in it. Where it did so at that very
+moment, a counter's reading is off by the change times its length times f(1 - f), f being the share before; the watts of a
+reading's end, taken for all of it, are off by one of the two shares, at the end of the epoch alone or at its start.
 """
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
-from operator import attrgetter
 
-from distmon.core.epochs import Epoch, Spent
+from distmon.core.energy_trail import KEEP_S, EnergyTrail, Spent
+from distmon.core.epochs import Epoch
 from distmon.core.measures import elapsed, samples
 from distmon.core.state import NodeState, PowerSeries, SessionState
 
@@ -21,64 +24,65 @@ COUNTER_PERIOD_S = 0.1
 """How often drivers bring their counter of energy up to date."""
 _SIGMAS = 1.96
 J_PER_WH = 3_600.0
-IDLE_AFTER_S = 3.0
-"""Energy spent this long after the last known step, and more, trains nothing. Steps are told once a second."""
 NEARLY_ALL = 0.95
 """Of the time: joules of less stand for no more samples than were trained meanwhile, and how many those are is not known."""
-_TRAIL_EVERY_S = 0.5
+_COUNTED_VARIANCE, _SAMPLED_VARIANCE = 1 / 30, 1 / 6
+"""Of the joules at an end of an epoch, f being anything from 0 to 1, as a share of the square of the change times the length.
+
+Of watts it would be a third at one of the ends: with what the sum over readings has of it, a sixth at both holds 95 %.
+"""
+_MOST_TIMES = 100
+"""A GPU that draws its most may have rested for the moment at which its power was read."""
 
 
-def add_power(series: PowerSeries, at: float, joules: float, interval_s: float, counted: bool) -> None:
-    """Takes in one reading of the `interval_s` before `at`."""
+def jumped(counted_j: float, watts: float | None, interval_s: float) -> bool:
+    """Whether a counter went back, or on by what no device used: it was set anew, and says nothing of the time since."""
+    return counted_j < 0 or (watts is not None and 0 < _MOST_TIMES * watts * interval_s < counted_j)
+
+
+def add_power(series: PowerSeries, at: float, joules: float, interval_s: float, counted: bool) -> float:
+    """Takes in one reading of the `interval_s` before `at`, and gives the variance of its joules."""
     if series.since is None:
         series.since = at - interval_s
+    series.readings += 1
     watts = joules / interval_s if interval_s > 0 else 0.0
     series.highest_w = max(series.highest_w, watts)
+    variance = 0.0
     if counted:
         if series.counted_s == 0:
             series.ends = 2 * watts * COUNTER_PERIOD_S
         series.counted_s += interval_s
     elif series.last_w is not None:
-        series.squares += ((watts - series.last_w) * interval_s) ** 2 / 12
+        variance = ((watts - series.last_w) * interval_s) ** 2 / 12
+        series.squares += variance
     series.last_w = watts
+    return variance
 
 
-def add_spent(state: SessionState, at: float, lasted_s: float, joules: float, seconds: float) -> None:
-    """What all outer readings of one sample add, of the `lasted_s` before `at`; `seconds` are added up over the readings."""
-    trail, before = state.energy_trail, state.spent
-    if not trail or at - lasted_s > before.at:
-        trail.append(Spent(at - lasted_s, before.joules, before.seconds))
-    last = trail[-1]
-    state.spent = now = Spent(at if at > last.at else last.at, before.joules + joules, before.seconds + seconds)
-    if len(trail) > 1 and now.at - trail[-2].at < _TRAIL_EVERY_S:
-        trail[-1] = now
+def settle(state: SessionState) -> None:
+    """Keeps what had been spent when epochs began and ended, once so long after that nothing of it is still to be told."""
+    trail = state.trail
+    if state.stepped_until < trail.settled_at + KEEP_S:
         return
-    trail.append(now)
-    while len(trail) > 2 and trail[1].at < state.stepped_until - IDLE_AFTER_S:
-        trail.popleft()  # no step that is still to be told began or ended before
-    lead = state.ranks.get(0)
-    if lead is not None and lead.epoch is not None:
-        for number in (lead.epoch - 1, lead.epoch):  # the last steps of the one before may have come after the next began
-            if (epoch := state.epochs.get(number)) is not None:
-                epoch.spent_before, epoch.spent_until = _bounds(state, epoch)
+    trail.settled_at = state.stepped_until
+    keep_s = max(KEEP_S, 3 * trail.interval_s)
+    told_until = state.stepped_until - keep_s
+    for number in sorted(state.unsettled_epochs):
+        epoch = state.epochs.get(number)
+        if epoch is None or epoch.started is None or epoch.ended is None:
+            state.unsettled_epochs.discard(number)
+            continue
+        if epoch.started < told_until:
+            epoch.spent_before = _at(trail, epoch.started, epoch.spent_before)
+        if epoch.ended < told_until:
+            epoch.spent_until = _at(trail, epoch.ended, epoch.spent_until)
+            state.unsettled_epochs.discard(number)
+    trail.drop_before(told_until - keep_s)
 
 
-def _bounds(state: SessionState, epoch: Epoch) -> tuple[Spent | None, Spent | None]:
-    """What had been spent at its first step's start and at its last step's end, as the trail says, or as it said before."""
-    if epoch.started is None or epoch.ended is None:
-        return epoch.spent_before, epoch.spent_until
-    return _spent_at(state, epoch.started) or epoch.spent_before, _spent_at(state, epoch.ended) or epoch.spent_until
-
-
-def _spent_at(state: SessionState, moment: float) -> Spent | None:
-    """None of a moment before the trail; after it, what was spent in all."""
-    trail = state.energy_trail
-    place = bisect_right(trail, moment, key=attrgetter("at"))
-    if not place or place == len(trail):
-        return trail[-1] if place else None
-    before, after = trail[place - 1], trail[place]
-    share = (moment - before.at) / (after.at - before.at)
-    return Spent(moment, *(b + share * (a - b) for b, a in zip(before[1:], after[1:], strict=True)))
+def _at(trail: EnergyTrail, moment: float, known: Spent | None) -> Spent | None:
+    """What had been spent at a moment, or at the one that was taken for it before."""
+    return known if known is not None and known.at == moment else trail.spent(moment) or known
 
 
 @dataclass(slots=True, frozen=True)
@@ -88,8 +92,8 @@ class Reading:
     node: str
     name: str
     joules: float
-    error_j: float
-    """Half of a 95 % interval."""
+    error_j: float | None
+    """Half of a 95 % interval; None of watts that were read once."""
     seconds: float
     """For which it was measured."""
     mean_w: float
@@ -107,7 +111,7 @@ class EpochEnergy:
     epoch: int
     joules: float
     error_j: float
-    """Half of a 95 % interval: each end lies anywhere between two readings."""
+    """Half of a 95 % interval."""
     per_sample_j: float | None
 
 
@@ -120,7 +124,8 @@ class Energy:
 
     readings: list[Reading]
     joules: float
-    error_j: float
+    error_j: float | None
+    """None where that of a reading is."""
     covers: str
     mean_w: float
     """Sum of the readings' means."""
@@ -166,13 +171,14 @@ def energy(state: SessionState, redone_samples: int = 0) -> Energy | None:
     useful = trained - redone_samples if trained is not None else None
     due = _due(state)
     due_s = _due_s(due, -math.inf, math.inf)
-    measured = min(state.spent.seconds / due_s, 1.0) if due_s > 0 else None
+    measured = min(state.trail.all_seconds / due_s, 1.0) if due_s > 0 else None
     whole = measured is not None and measured >= NEARLY_ALL
-    epochs, no_epoch = _by_epoch(state, due)
+    epochs, no_epoch = _by_epoch(state, due, math.fsum(r.counted_share * r.joules for r in outer) / joules if joules else 0.0)
+    errors = [r.error_j for r in outer if r.error_j is not None]
     return Energy(
         readings=readings,
         joules=joules,
-        error_j=math.hypot(*(r.error_j for r in outer)),
+        error_j=math.hypot(*errors) if len(errors) == len(outer) else None,
         covers=" + ".join(dict.fromkeys(r.name for r in outer)),
         mean_w=math.fsum(r.mean_w for r in outer),
         peak_w=math.fsum(r.peak_w for r in outer),
@@ -181,7 +187,7 @@ def energy(state: SessionState, redone_samples: int = 0) -> Energy | None:
         per_useful_sample_j=joules / useful if whole and useful and useful > 0 else None,
         samples=trained,
         node_seconds=(duration or 0.0) * len(state.nodes),
-        idle_joules=math.fsum(node.idle_joules for node in state.nodes.values()),
+        idle_joules=state.trail.idle(ended=state.job.status != "running" or state.complete),
         epochs=epochs,
         no_epoch=no_epoch,
     )
@@ -211,30 +217,45 @@ def _due_s(due: list[tuple[float, float]], begun: float, ended: float) -> float:
     return math.fsum(max(min(until, ended) - max(since, begun), 0.0) for since, until in due)
 
 
-def _by_epoch(state: SessionState, due: list[tuple[float, float]]) -> tuple[list[EpochEnergy], dict[int, str]]:
+def _by_epoch(
+    state: SessionState, due: list[tuple[float, float]], counted_share: float
+) -> tuple[list[EpochEnergy], dict[int, str]]:
     """Epochs with their energy, and why others have none."""
-    interval_s = max((node.sample.interval_s for node in state.nodes.values() if node.sample is not None), default=0.0)
+    interval_s = max((node.least_interval_s or 0.0 for node in state.nodes.values()), default=0.0)
     found, lacking = [], {}
     for number, epoch in sorted(state.epochs.items()):
         if epoch.started is None or epoch.ended is None:
             continue
-        before, until = _bounds(state, epoch)
-        if before is None or until is None:
-            lacking[number] = "power was not measured when it began"
-            continue
-        spent, lasted = until.joules - before.joules, epoch.ended - epoch.started
-        due_s = _due_s(due, epoch.started, epoch.ended)
-        share = (until.seconds - before.seconds) / due_s if due_s > 0 else 1.0
-        if share * lasted + interval_s < NEARLY_ALL * lasted:
-            lacking[number] = f"power was measured for {share * lasted:.0f} of its {lasted:.0f} s"
-            continue
-        # Each end lies anywhere in an interval, with the power of the epoch: two uniform errors.
-        error = _SIGMAS * spent / lasted * interval_s / math.sqrt(6) if lasted > 0 else math.inf
-        if error < spent:
-            found.append(EpochEnergy(number, spent, error, spent / epoch.samples if epoch.samples else None))
-        else:
+        measured = _measured(state.trail, epoch, epoch.started, epoch.ended, due, counted_share)
+        if isinstance(measured, str):
+            lacking[number] = measured
+        elif epoch.ended - epoch.started < interval_s:
             lacking[number] = f"it is too short for readings every {interval_s:.1f} s"
+        else:
+            joules, error = measured
+            found.append(EpochEnergy(number, joules, error, joules / epoch.samples if epoch.samples else None))
     return found, lacking
+
+
+def _measured(
+    trail: EnergyTrail, epoch: Epoch, started: float, ended: float, due: list[tuple[float, float]], counted_share: float
+) -> tuple[float, float] | str:
+    """Joules with their error, or why there are none."""
+    before, until = _at(trail, started, epoch.spent_before), _at(trail, ended, epoch.spent_until)
+    lasted = ended - started
+    if before is None or until is None or abs(before.at - started) + abs(until.at - ended) > (1 - NEARLY_ALL) * lasted:
+        return f"its steps were told more than {KEEP_S:.0f} s after others"
+    due_s = _due_s(due, started, ended)
+    share = (until.seconds - before.seconds) / due_s if due_s > 0 else 1.0
+    if share < NEARLY_ALL:
+        return f"power was measured for {int(100 * max(share, 0.0))} % of its time"
+    joules = until.joules - before.joules
+    of_changes = counted_share * _COUNTED_VARIANCE + (1 - counted_share) * _SAMPLED_VARIANCE
+    variance = until.variance - before.variance + of_changes * (before.change_j**2 + until.change_j**2)
+    error = _SIGMAS * math.sqrt(max(variance, 0.0))
+    if lasted > 0:
+        error = math.hypot(error, 2 * counted_share * joules / lasted * COUNTER_PERIOD_S)
+    return (joules, error) if error < joules else "between readings the power changes by too much for so short a time"
 
 
 def _readings(node: NodeState) -> Iterable[Reading]:
@@ -252,7 +273,7 @@ def _reading(host: str, name: str, joules: float, seconds: float, series: PowerS
         node=host,
         name=name,
         joules=joules,
-        error_j=math.hypot(_SIGMAS * math.sqrt(series.squares), series.ends),
+        error_j=math.hypot(_SIGMAS * math.sqrt(series.squares), series.ends) if series.counted_s or series.readings > 1 else None,
         seconds=seconds,
         mean_w=joules / seconds,
         peak_w=series.highest_w,

@@ -3,25 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
+from distmon.core.energy_trail import Spent
 from distmon.core.events import MetricsLogged
 from distmon.core.steps import Totals
 
 MOST_EPOCHS = 10_000
-
-
-class Spent(NamedTuple):
-    """What the session's power readings had come to at a moment, each joule counted once."""
-
-    at: float
-    """Seconds since the epoch of the clock."""
-    joules: float
-    seconds: float
-    """Measured ones, added up over the readings."""
-
-
-NOTHING_SPENT = Spent(0.0, 0.0, 0.0)
 
 
 @dataclass(slots=True)
@@ -53,7 +40,7 @@ class Epoch:
     """The last values that its lowest rank logged."""
     metrics_rank: int | None = None
     spent_before: Spent | None = None
-    """When its first step began, or rank 0 the epoch, for the first time; None without a power reading."""
+    """When its first step began; None until that is long ago (`energy.settle`), as the next."""
     spent_until: Spent | None = None
     """When its last step ended."""
 
@@ -99,13 +86,6 @@ def add_steps(
         first, end = lead
         part.lead = lead if part.lead is None else (min(part.lead[0], first), max(part.lead[1], end))
         part.lead_steps += end - first
-
-
-def begin_epoch(epochs: dict[int, Epoch], epoch: int, spent: Spent) -> None:
-    """Rank 0 begins an epoch, with so much energy spent before."""
-    known = _epoch(epochs, epoch) if spent.seconds else None
-    if known is not None and known.spent_before is None:
-        known.spent_before = spent
 
 
 def add_metrics(epochs: dict[int, Epoch], event: MetricsLogged) -> None:

@@ -7,15 +7,16 @@ series and places do not depend on it, only the order of lines in the log does.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from distmon.core import events as ev
 from distmon.core.batches import Batch, aligned, told_by
 from distmon.core.clocks import certain_offset, moved, node_of
 from distmon.core.death import death
-from distmon.core.energy import IDLE_AFTER_S, add_power, add_spent
-from distmon.core.epochs import add_metrics, add_steps, begin_epoch
+from distmon.core.energy import add_power, jumped, settle
+from distmon.core.energy_trail import EnergyTrail
+from distmon.core.epochs import add_metrics, add_steps
 from distmon.core.frozen import is_frozen
 from distmon.core.hangs import describe, describe_end, find_hang, steps_go_on, take_stack
 from distmon.core.printed import add_printed
@@ -30,6 +31,7 @@ from distmon.core.state import (
     LogEntry,
     NodeState,
     OutputLine,
+    PowerSeries,
     RailEnergy,
     RankState,
     SessionState,
@@ -44,6 +46,7 @@ _Handler = Callable[[SessionState, Any], None]
 _FREEZING = re.compile(r"(SIGSTOP|SIGCONT) to rank (\d+)")
 """What an operator's `signal` says of it."""
 
+LONGEST_BATCH_S = 3.0
 LONGEST_INTERVALS = 3
 """A reading of one moment stands for no longer than so many of the node's shortest intervals."""
 
@@ -296,12 +299,28 @@ def _steps_recorded(state: SessionState, event: ev.StepsRecorded | ev.NodeStepsR
             _rank(state, rank).epoch = event.epoch
         lead = next(((batch[0], batch[0] + batch[1]) for rank, _, batch in told if rank == 0), None)
         add_steps(state.epochs, event.epoch, event.generation, (begin, end), added, lead)
+        if event.epoch in state.epochs:
+            state.unsettled_epochs.add(event.epoch)
+    _train(state.trail, batches, (begin, end))
     state.stepped_until = max(state.stepped_until, end)
+    settle(state)
     if state.job.status != "ended":
         state.job.status = "running"
     _add_to_history(state, batches, (begin, end), added)
     if state.hang_watch.stacks:
         _go_on(state, end)
+
+
+def _train(trail: EnergyTrail, batches: list[Batch], lasted: tuple[float, float]) -> None:
+    """Batches are told once a second: of a longer one there may have been pauses between the steps."""
+    begin, end = lasted
+    if end - begin <= LONGEST_BATCH_S:
+        trail.train(begin, end)
+        return
+    for batch in batches:
+        if batch.end > trail.trained_until:
+            for start, duration_ns in zip(batch.starts(), batch.durations_ns, strict=True):
+                trail.train(start, start + duration_ns / 1e9)
 
 
 def _go_on(state: SessionState, ended: float) -> None:
@@ -368,7 +387,6 @@ def _progress_declared(state: SessionState, event: ev.ProgressDeclared) -> None:
 def _epoch_started(state: SessionState, event: ev.EpochStarted) -> None:
     _rank(state, event.rank).epoch = event.epoch
     if event.rank == 0:
-        begin_epoch(state.epochs, event.epoch, state.spent)
         _say_again(state, event.at, f"epoch {event.epoch + 1} started", 0, "epoch")
 
 
@@ -409,34 +427,51 @@ def _node_sampled(state: SessionState, event: ev.NodeSampled) -> None:
         _add_temperature(node.temperatures.setdefault(zone.name, TemperatureMeans()), zone.celsius, stands_for_s)
     if event.power or event.gpus:
         power_w = node_power_w(event)
-        joules, seconds, lasted_s = _add_power(node, event, stands_for_s)
-        if at - state.stepped_until > IDLE_AFTER_S:
-            node.idle_joules += joules
-        if seconds:
-            add_spent(state, at, lasted_s, joules, seconds)
+        _add_power(state.trail, node, event, stands_for_s)
     node.power_history.append((at, power_w))
     if event.gpus:
         node.gpu_history.append((at, gpu_utilization_percent(event)))
 
 
-def _add_power(node: NodeState, event: ev.NodeSampled, stands_for_s: float) -> tuple[float, float, float]:
-    """(joules, seconds added up, longest seconds) of the readings that lie within no other."""
-    spent = summed_s = longest_s = 0.0
+def _add_power(trail: EnergyTrail, node: NodeState, event: ev.NodeSampled, stands_for_s: float) -> None:
+    """The trail takes the readings that lie within no other."""
+    at, usual, usual_j, usual_variance = event.at, 0, 0.0, 0.0
+    for series, (joules, seconds, counted), within in _power_readings(node, event, stands_for_s):
+        variance = add_power(series, at, joules, seconds, counted)
+        if within:
+            continue
+        if seconds == stands_for_s:
+            usual, usual_j, usual_variance = usual + 1, usual_j + joules, usual_variance + variance
+        else:  # a counter's, over a pause of the agent
+            trail.add(at, seconds, joules, seconds, variance)
+    if usual and stands_for_s:
+        trail.add(at, stands_for_s, usual_j, usual * stands_for_s, usual_variance)
+
+
+_Spent = tuple[float, float, bool]
+"""Joules, the seconds that they are of, and whether a counter told them."""
+
+
+def _power_readings(
+    node: NodeState, event: ev.NodeSampled, stands_for_s: float
+) -> Iterator[tuple[PowerSeries, _Spent, str]]:
+    """Of each reading, once it is added: its series, what it is, and the rail that holds it."""
+    interval_s = event.interval_s
     for rail in event.power:
         total = node.rails.setdefault(rail.name, RailEnergy())
         total.within = rail.within
-        joules, seconds = _spent(rail.energy_j, rail.watts, event.interval_s, stands_for_s)
-        if joules is not None:
-            total.joules += joules
-            total.seconds += seconds
-            add_power(total.series, event.at, joules, seconds, rail.energy_j is not None)
-            if not rail.within:
-                spent, summed_s, longest_s = spent + joules, summed_s + seconds, max(longest_s, seconds)
+        if (spent := _spent(rail.energy_j, rail.watts, interval_s, stands_for_s)) is not None:
+            total.joules += spent[0]
+            total.seconds += spent[1]
+            yield total.series, spent, rail.within
     for gpu in event.gpus:
         if gpu.instance is None:
-            joules, seconds = _add_gpu(node.gpus.setdefault(gpu.index, GpuMeans()), gpu, event, stands_for_s)
-            spent, summed_s, longest_s = spent + joules, summed_s + seconds, max(longest_s, seconds)
-    return spent, summed_s, longest_s
+            means = node.gpus.setdefault(gpu.index, GpuMeans())
+            _add_gpu(means, gpu, stands_for_s)
+            if (spent := _spent(gpu.energy_j, gpu.power_w, interval_s, stands_for_s)) is not None:
+                means.joules += spent[0]
+                means.power_s += spent[1]
+                yield means.series, spent, ""
 
 
 def _stands_for_s(node: NodeState, interval_s: float) -> float:
@@ -447,11 +482,11 @@ def _stands_for_s(node: NodeState, interval_s: float) -> float:
     return min(interval_s, LONGEST_INTERVALS * least) if least is not None else 0.0
 
 
-def _spent(counted_j: float | None, watts: float | None, interval_s: float, stands_for_s: float) -> tuple[float | None, float]:
-    """(joules, seconds) by a counter since the last sample, or else by the power for as long as that stands for."""
-    if counted_j is not None:
-        return counted_j, interval_s
-    return None if watts is None else watts * stands_for_s, stands_for_s
+def _spent(counted_j: float | None, watts: float | None, interval_s: float, stands_for_s: float) -> _Spent | None:
+    """By a counter since the last sample, or else by the power for as long as that stands for."""
+    if counted_j is not None and not jumped(counted_j, watts, interval_s):
+        return counted_j, interval_s, True
+    return None if watts is None else (watts * stands_for_s, stands_for_s, False)
 
 
 def _add_cores(node: NodeState, percents: list[float | None], interval_s: float) -> None:
@@ -473,19 +508,11 @@ def _add_temperature(means: TemperatureMeans, celsius: float, interval_s: float)
     means.highest = max(means.highest, celsius)
 
 
-def _add_gpu(means: GpuMeans, gpu: ev.GpuReading, event: ev.NodeSampled, stands_for_s: float) -> tuple[float, float]:
-    """Gives the joules that it took, and in how many seconds that it told of."""
+def _add_gpu(means: GpuMeans, gpu: ev.GpuReading, stands_for_s: float) -> None:
     means.name = gpu.name or means.name
     if gpu.utilization_percent is not None:
         means.utilization_seconds += gpu.utilization_percent * stands_for_s
         means.utilization_s += stands_for_s
-    joules, seconds = _spent(gpu.energy_j, gpu.power_w, event.interval_s, stands_for_s)
-    if joules is None:
-        return 0.0, 0.0
-    means.joules += joules
-    means.power_s += seconds
-    add_power(means.series, event.at, joules, seconds, gpu.energy_j is not None)
-    return joules, seconds
 
 
 def node_power_w(sample: ev.NodeSampled) -> float | None:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from distmon.core.elastic_state import ElasticState
-from distmon.core.epochs import NOTHING_SPENT, Epoch, Spent
+from distmon.core.energy_trail import EnergyTrail
+from distmon.core.epochs import Epoch
 from distmon.core.events import (
     Failure,
     GapFound,
@@ -123,6 +124,7 @@ class PowerSeries:
 
     since: float | None = None
     """From when on it was read."""
+    readings: int = 0
     counted_s: float = 0.0
     """Of the measured seconds: by a counter of energy; the others by watts times their interval."""
     last_w: float | None = None
@@ -201,8 +203,6 @@ class NodeState:
     """Mean utilisation of its GPUs."""
     strains: deque[Strain] = field(default_factory=lambda: deque(maxlen=STRAINS))
     """Of its last samples, one each."""
-    idle_joules: float = 0.0
-    """Spent while no step was trained (`energy.IDLE_AFTER_S`)."""
     cpu_percent_seconds: float = 0.0
     cpu_seconds: float = 0.0
     core_percent_seconds: list[float] = field(default_factory=list)
@@ -262,10 +262,10 @@ class SessionState:
     """Of the job over time, from the first step on."""
     stepped_until: float = -math.inf
     """The end of the latest step that is known."""
-    spent: Spent = NOTHING_SPENT
-    """By all power readings so far."""
-    energy_trail: deque[Spent] = field(default_factory=lambda: deque(maxlen=64))
-    """The last of those, two each second at most: what had been spent when a step began or ended, of which one hears later."""
+    trail: EnergyTrail = field(default_factory=EnergyTrail)
+    """What all power readings came to that lie within no other."""
+    unsettled_epochs: set[int] = field(default_factory=set)
+    """Those whose last steps may lie in the trail."""
     epochs: dict[int, Epoch] = field(default_factory=dict)
     """Those that are known by number."""
     printed: dict[int, dict[str, float]] = field(default_factory=dict)

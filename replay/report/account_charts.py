@@ -49,7 +49,13 @@ def _energy_by_node(session: model.Session) -> Chart | None:
     """Joules of each rail and GPU, node by node; a rail that lies within another is left out, so that the bars add up."""
     readings = [r for r in session.energy.readings if not r.within] if session.energy else []
     rows: list[_Row] = [
-        {"h": r.host, "p": r.name, "v": _number(r.energy_j), "e": _number(r.error_j), "w": _number(r.mean_w)}
+        {
+            "h": r.host,
+            "p": r.name,
+            "v": _number(r.energy_j),
+            "e": None if r.error_j is None else _number(r.error_j),
+            "w": _number(r.mean_w),
+        }
         for r in readings[:_READINGS_DRAWN]
     ]
     if not rows:

@@ -24,6 +24,7 @@ FORMAT = 1
 _OF_THE_WHOLE = ("duration", "energy")
 """Of a run that was cut short, these say when that was."""
 _SAME_WORK = 0.01
+_OF_ENERGY = ("energy", "energy per sample")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +138,10 @@ def _ranks(one: Compared) -> int | None:
 
 
 def _size(ranks: int | None, base: list[Compared], other: list[Compared]) -> Size:
-    effects = compare_runs([one.values for one in base], [one.values for one in other])
+    left_out = _OF_ENERGY if len({_covered(one) for one in [*base, *other]}) > 1 else ()
+    effects = compare_runs(*(
+        [{name: value for name, value in one.values.items() if name not in left_out} for one in side] for side in (base, other)
+    ))
     measures = [_measure(effect) for effect in effects]
     return Size(
         ranks=ranks,
@@ -149,6 +153,15 @@ def _size(ranks: int | None, base: list[Compared], other: list[Compared]) -> Siz
         other_work=_other_work(base, other),
         measures=measures,
     )
+
+
+def _covered(one: Compared) -> str:
+    """The readings that a run's energy is the sum of, node by node where these differ."""
+    by_host: dict[str, list[str]] = {}
+    for reading in one.session.energy.readings if one.session.energy else []:
+        if not reading.within:
+            by_host.setdefault(reading.host, []).append(reading.name)
+    return ", on other nodes ".join(sorted({" + ".join(names) for names in by_host.values()}))
 
 
 def _other_work(base: list[Compared], other: list[Compared]) -> str:
@@ -258,6 +271,10 @@ def _notes(base: Sequence[Compared], other: Sequence[Compared], sizes: list[Size
         if used is not None and used.measured_percent is not None and used.measured_percent < 100 * NEARLY_ALL:
             part = f"{_name(one)}: power was measured for {number(used.measured_percent, 3)} % of the time"
             notes.append(f"{part}, and its energy, {unit(used.energy_j, 'J')}, is of that alone: none is compared")
+    covered = {covers: one for one in [*other, *base] if "energy" in one.values and (covers := _covered(one))}
+    if len(covered) > 1:
+        said = "; ".join(f"{covers} ({_name(one)})" for covers, one in covered.items())
+        notes.append(f"energies that cover other things are not compared: {said}")
     commands = {tuple(one.session.command) for one in [*base, *other]}
     if len(commands) > 1:
         notes.append("the commands differ")

@@ -310,7 +310,7 @@ class EnergyReading(Struct, kw_only=True):
     host: str
     name: str
     energy_j: float
-    error_j: float
+    error_j: float | None
     measured_s: float
     mean_w: float
     peak_w: float
@@ -327,7 +327,7 @@ class EpochEnergy(Struct, kw_only=True):
 
 class Energy(Struct, kw_only=True):
     energy_j: float
-    error_j: float
+    error_j: float | None
     energy_wh: float
     covers: str
     mean_w: float

@@ -273,7 +273,7 @@ def _energy(session: model.Session) -> list[tuple[str, str]]:
         return []
     measured = "" if found.measured_percent is None else f", measured {number(found.measured_percent, 3)} % of the time"
     facts = [
-        ("in all", f"{number(found.energy_j, 5)} ± {number(found.error_j, 2)} J, {number(found.energy_wh)} Wh{measured}"),
+        ("in all", f"{_with_error(found)}, {number(found.energy_wh)} Wh{measured}"),
         ("covers", found.covers),
         ("power", f"{number(found.mean_w)} W mean, {number(found.peak_w)} W at most"),
     ]
@@ -288,6 +288,12 @@ def _energy(session: model.Session) -> list[tuple[str, str]]:
         each = "" if found.cost_per_sample is None else f", {found.cost_per_sample:.3g} a sample"
         facts.append(("cost", f"{number(found.cost)} for {number(found.node_hours)} node-hours{each}"))
     return facts
+
+
+def _with_error(found: model.Energy) -> str:
+    if found.error_j is None:
+        return f"{number(found.energy_j, 5)} J (read once, so that its error is not known)"
+    return f"{number(found.energy_j, 5)} ± {number(found.error_j, 2)} J"
 
 
 def _energy_table(session: model.Session) -> Table | None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
 from distmon.core import events as ev
 from distmon.core.energy import Energy, energy
+from distmon.core.energy_trail import KEEP_S, EnergyTrail
 from distmon.core.fold import apply
 from distmon.core.state import SessionState
 
@@ -63,6 +66,7 @@ def test_the_error_of_sampled_watts_holds_the_truth() -> None:
             level = after
             samples.append(sampled(float(second), level))
         found = of(samples)
+        assert found.error_j is not None
         hits += abs(found.joules - truth) <= found.error_j
     # The power at the end of a second stands for all of it: the error is one-sided in each step, and larger than that of a mean.
     assert hits >= 50
@@ -129,7 +133,8 @@ def test_energy_by_epoch_and_while_nothing_trains() -> None:
     assert found.joules == 200 + 2_000 + 1_000
     assert found.idle_joules == 200
     assert [(e.epoch, e.joules, e.per_sample_j) for e in found.epochs] == [(0, 2_000, 10.0), (1, 1_000, 5.0)]
-    assert found.epochs[0].error_j == pytest.approx(1.96 * 100 / 6**0.5)
+    # A change of 90 W at its start and of 50 W at its end, each at any moment between two readings.
+    assert found.epochs[0].error_j == pytest.approx(1.96 * (90**2 / 6 + 50**2 / 6 + 90**2 / 12) ** 0.5)
 
 
 def trained(state: SessionState, at: float, epoch: int | None, samples: int = 16) -> None:
@@ -182,26 +187,27 @@ def test_joules_of_a_part_of_the_time_are_not_divided_by_all_samples() -> None:
     assert found.measured_share == pytest.approx(79 / 170)
     assert found.per_sample_j is None and found.per_useful_sample_j is None
     assert [(e.epoch, e.per_sample_j) for e in found.epochs] == [(0, 6.25)]
-    assert found.no_epoch == {1: "power was measured for 4 of its 25 s"}
+    assert found.no_epoch == {1: "power was measured for 16 % of its time"}
 
 
-def test_an_epoch_that_began_before_power_was_measured_says_so() -> None:
+def test_an_epoch_that_began_before_power_was_measured_says_how_much_of_it_was() -> None:
     found = energy(two_epochs(told=False, steps_late=False, unmeasured=range(11)))
     assert found is not None and [e.epoch for e in found.epochs] == [1]
-    assert found.no_epoch == {0: "power was not measured when it began"}
+    assert found.no_epoch == {0: "power was measured for 60 % of its time"}
 
 
 def test_the_energy_of_epochs_of_nodes_that_are_read_in_turns_adds_up() -> None:
     """A hundred nodes, each at its own moment of the second: what is kept stays small, and says what all of them took."""
     state = SessionState()
-    for at in range(1, 41):
+    for at in range(1, 42):
         for node in range(100):
             rail = ev.PowerRail(name="p", watts=1.0, source="rapl")
             apply(state, ev.NodeSampled(at=at - 1 + (node + 1) / 100, node=f"n{node}", interval_s=1.0, power=[rail]))
-        trained(state, float(at), (at - 1) // 20)
+        if at <= 40:
+            trained(state, float(at), (at - 1) // 20)
     found = energy(state)
     assert found is not None
-    assert [e.joules for e in found.epochs] == pytest.approx([2_000, 2_000], rel=0.03)
+    assert [e.joules for e in found.epochs] == pytest.approx([2_000, 2_000], rel=1e-4)
 
 
 def two_nodes(*, elastic: bool) -> Energy:
@@ -225,4 +231,187 @@ def test_a_host_that_joins_an_elastic_job_leaves_no_gap_before_and_a_late_agent_
     assert joined.measured_share == 1.0 and joined.per_sample_j == pytest.approx(600 / 640)
     assert [e.joules for e in joined.epochs] == [200, 400]
     assert late.measured_share == 0.75 and late.per_sample_j is None
-    assert [e.epoch for e in late.epochs] == [1] and late.no_epoch == {0: "power was measured for 10 of its 20 s"}
+    assert [e.epoch for e in late.epochs] == [1] and late.no_epoch == {0: "power was measured for 50 % of its time"}
+
+
+def steps(begin: float, ends: list[float], epoch: int, first: int = 0) -> list[ev.StepsRecorded]:
+    """Steps of one rank, one behind the other, each told when it ends."""
+    return [
+        ev.StepsRecorded(
+            at=end, node="n", worker="w", rank=0, generation=0, first_step=first + number, origin=start,
+            start_ns=[0], duration_ns=[round((end - start) * 1e9)], samples=[1], epoch=epoch,
+        )
+        for number, (start, end) in enumerate(pairwise([begin, *ends]))
+    ]  # fmt: skip
+
+
+def folded(events: list[ev.StepsRecorded | ev.NodeSampled], ended: float) -> SessionState:
+    state = SessionState()
+    apply(state, ev.JobStarted(at=0.0, job="j", command=["x"], np=1))
+    for event in sorted(events, key=lambda event: event.at):
+        apply(state, event)
+    apply(state, ev.JobEnded(at=ended, exit_code=0, reason="finished"))
+    return state
+
+
+@pytest.mark.parametrize("step_s", [5.0, 40.0, 400.0])
+def test_of_long_steps_all_is_trained_and_no_epoch_is_lost(step_s: float) -> None:
+    """A reading may come hundreds of times before the step that it belongs to is told."""
+    first, second = ([step_s * k for k in range(1, 4)], [step_s * k for k in range(4, 7)])
+    told = steps(0.0, first, 0) + steps(first[-1], second, 1, first=3)
+    end = second[-1] + 20
+    found = energy(folded([*told, *(sampled(float(t), 100.0) for t in range(1, int(end) + 1))], end))
+    assert found is not None and not found.no_epoch
+    assert [e.joules for e in found.epochs] == pytest.approx([300 * step_s] * 2)
+    assert found.idle_joules == pytest.approx(2_000)
+
+
+def test_a_first_step_that_compiles_is_training() -> None:
+    told = steps(2.0, [8.0, *(8 + k / 4 for k in range(1, 89))], 0)
+    found = energy(folded([*told, *(sampled(float(t), 100.0) for t in range(1, 36))], 35.0))
+    assert found is not None
+    assert [e.joules for e in found.epochs] == pytest.approx([2_800])
+    assert found.idle_joules == pytest.approx(700)  # two seconds before, five after
+
+
+def test_the_pauses_between_steps_of_a_batch_that_is_told_late_are_not_training() -> None:
+    step = ev.StepsRecorded(
+        at=30.0, node="n", worker="w", rank=0, generation=0, first_step=0, origin=0.0,
+        start_ns=[0, 20 * 10**9], duration_ns=[10**10] * 2, samples=[1, 1], epoch=0,
+    )  # fmt: skip
+    found = energy(folded([step, *(sampled(float(t), 100.0) for t in range(1, 31))], 30.0))
+    assert found is not None and found.idle_joules == pytest.approx(1_000)
+
+
+def test_what_was_spent_since_the_last_step_of_a_job_that_runs_may_be_of_the_next() -> None:
+    state = SessionState()
+    for at in range(1, 31):
+        apply(state, sampled(float(at), 100.0))
+        if at == 10:
+            trained(state, 10.0, 0)
+    found = energy(state)
+    assert found is not None and found.idle_joules == pytest.approx(900)
+
+
+def test_of_readings_that_come_every_ten_seconds_long_epochs_are_told_and_short_ones_are_too_short() -> None:
+    ends, told = [float(k) for k in range(1, 201)], list[ev.StepsRecorded | ev.NodeSampled]()
+    for epoch, (begin, end) in enumerate(pairwise([0, 63, 67, 71, 74, 137, 200])):
+        told += steps(float(begin), ends[begin:end], epoch, first=begin)
+    found = energy(folded([*told, *(sampled(float(t), 100.0, 1_000.0, interval_s=10.0) for t in range(10, 201, 10))], 200.0))
+    assert found is not None and found.no_epoch == dict.fromkeys((1, 2, 3), "it is too short for readings every 10.0 s")
+    assert [e.joules for e in found.epochs] == pytest.approx([6_300] * 3, rel=0.001)
+
+
+def test_a_quarter_of_an_epoch_that_was_not_measured_is_no_rounding() -> None:
+    """Two nodes, one without power for half of an epoch of six seconds."""
+    events: list[ev.StepsRecorded | ev.NodeSampled] = [*steps(0.0, [1.0 * k for k in range(1, 7)], 0)]
+    events += steps(6.0, [1.0 * k for k in range(7, 13)], 1, first=6)
+    for at in range(1, 13):
+        for node in ("n", "m"):
+            if node == "n" or not 6 < at <= 9:
+                rail = ev.PowerRail(name="p", watts=10.0, source="rapl")
+                events.append(ev.NodeSampled(at=float(at), node=node, interval_s=1.0, power=[rail]))
+    found = energy(folded(events, 12.0))
+    assert found is not None
+    assert [e.epoch for e in found.epochs] == [0] and found.no_epoch == {1: "power was measured for 75 % of its time"}
+
+
+@pytest.mark.parametrize("apart", [0.0, 0.1])
+def test_an_epoch_that_begins_within_a_reading_has_its_share_of_every_node(apart: float) -> None:
+    events: list[ev.StepsRecorded | ev.NodeSampled] = [
+        *steps(0.5, [0.5 + k / 2 for k in range(1, 20)], 0), *steps(10.0, [10 + k / 2 for k in range(1, 22)], 1, first=19)
+    ]  # fmt: skip
+    for at in range(1, 24):
+        for node in range(8):
+            rail = ev.PowerRail(name="p", watts=100.0, source="rapl", energy_j=100.0)
+            events.append(ev.NodeSampled(at=at - 0.3 + node * apart, node=f"n{node}", interval_s=1.0, power=[rail]))
+    found = energy(folded(events, 23.0))
+    assert found is not None
+    assert [e.joules for e in found.epochs] == pytest.approx([7_600, 8_400], rel=0.001)
+    assert all(0 < e.error_j < 0.03 * e.joules for e in found.epochs)
+
+
+def _counted(work: Callable[[float], float], at: float) -> ev.NodeSampled:
+    return sampled(at, work(at) - work(at - 1), work(at) - work(at - 1))
+
+
+def _watts(work: Callable[[float], float], at: float) -> ev.NodeSampled:
+    return sampled(at, (work(at) - work(at - 1e-6)) / 1e-6)
+
+
+@pytest.mark.parametrize("reading", [_counted, _watts])
+def test_the_error_of_an_epoch_holds_the_truth_where_power_changes_with_the_epochs(
+    reading: Callable[[Callable[[float], float], float], ev.NodeSampled],
+) -> None:
+    """Epochs of 10 and 100 W in turns, that begin at any moment of a second."""
+    hits = count = 0
+    for seed in range(12):
+        source, edges, told = random.Random(seed), [2.5], list[ev.StepsRecorded | ev.NodeSampled]()
+        for epoch in range(8):
+            edges.append(edges[-1] + source.uniform(8, 30))
+            cuts = [edges[-2] + (edges[-1] - edges[-2]) * k / 20 for k in range(1, 21)]
+            told += steps(edges[-2], cuts, epoch, first=20 * epoch)
+
+        def work(until: float, edges: list[float] = edges) -> float:
+            spans = list(pairwise(edges))
+            return sum((100 if k % 2 else 10) * max(min(until, b) - a, 0.0) for k, (a, b) in enumerate(spans))
+
+        end = int(edges[-1]) + 3
+        found = energy(folded([*told, *(reading(work, float(t)) for t in range(1, end + 1))], float(end)))
+        assert found is not None
+        for told_of in found.epochs:
+            truth = (100 if told_of.epoch % 2 else 10) * (edges[told_of.epoch + 1] - edges[told_of.epoch])
+            hits += abs(told_of.joules - truth) <= told_of.error_j
+            count += 1
+    assert count >= 80 and hits >= 0.93 * count
+
+
+@pytest.mark.parametrize("jump_j", [-5e5, 1e7])
+def test_a_counter_that_was_set_anew_gives_way_to_the_watts_beside_it(jump_j: float) -> None:
+    told = steps(0.0, [1.0 * k for k in range(1, 41)], 0)
+    found = energy(folded([*told, *(sampled(float(t), 60.0, jump_j if t == 20 else 60.0) for t in range(1, 41))], 40.0))
+    assert found is not None
+    assert (found.joules, found.peak_w, [round(e.joules) for e in found.epochs]) == (2_400, 60, [2_400])
+    assert found.readings[0].counted_share == pytest.approx(39 / 40)
+    alone = energy(folded([sampled(1.0, None, 60.0), sampled(2.0, None, -5e5)], 2.0))
+    assert alone is not None and (alone.joules, alone.measured_share) == (60, 0.5)
+
+
+def test_the_error_of_watts_that_were_read_once_is_not_known() -> None:
+    once = of([sampled(1.0, 50.0)])
+    assert (once.joules, once.error_j, once.readings[0].error_j) == (50, None, None)
+    assert of([sampled(1.0, 50.0, 50.0)]).error_j == pytest.approx(2 * 50 * 0.1)  # a counter knows its joules
+    assert of([sampled(1.0, 50.0), sampled(2.0, 50.0)]).error_j == 0
+
+
+def test_a_node_that_tells_late_has_its_energy_in_the_time_that_it_is_of() -> None:
+    told, late = steps(0.0, [1.0 * k for k in range(1, 61)], 0), list[ev.NodeSampled]()
+    for at in range(1, 61):
+        rail = ev.PowerRail(name="p", watts=10.0 if at <= 30 else 50.0, source="rapl")
+        late.append(ev.NodeSampled(at=float(at), node="m", interval_s=1.0, power=[rail]))
+    state, delay = SessionState(), int(KEEP_S) - 2
+    apply(state, ev.JobStarted(at=0.0, job="j", command=["x"], np=1))
+    for at in range(60 + delay):
+        if at < 60:
+            apply(state, sampled(at + 1.0, 100.0))
+            apply(state, told[at] if at < 30 else steps(at + 0.0, [at + 1.0], 1, first=at)[0])
+        if at >= delay:
+            apply(state, late[at - delay])
+    found = energy(state)
+    assert found is not None
+    assert [e.joules for e in found.epochs] == pytest.approx([30 * 110, 30 * 150])
+
+
+def test_the_trail_of_a_day_without_steps_takes_little_room_and_is_fine_again_after() -> None:
+    trail = EnergyTrail()
+    for at in range(0, 86_400, 10):
+        trail.add(at + 10.0, 10.0, 1_000.0, 10.0, 0.0)
+    assert len(trail.cells) <= 5 * 1_024
+    assert trail.idle(ended=True) == pytest.approx(8_640_000)
+    coarse = trail.spent(43_200.0)
+    assert coarse is not None and coarse.joules == pytest.approx(4_320_000)
+    trail.train(80_000.0, 86_400.0)
+    trail.drop_before(86_390.0)
+    assert trail.width_s == 0.25 and len(trail.cells) <= 5 * 1_024
+    assert trail.idle(ended=True) == pytest.approx(8_000_000, rel=1e-3) and trail.all_seconds == pytest.approx(86_400)
+    assert trail.spent(43_200.0) is None

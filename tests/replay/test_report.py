@@ -490,6 +490,37 @@ def test_energy_of_a_part_of_the_time_is_not_compared_and_its_share_is_said() ->
     assert "energy.per_sample_j" in summarise(part).reasons and "energy.per_sample_j" not in summarise(whole).reasons
 
 
+@pytest.mark.parametrize(("base_gpus", "other_gpus", "comparable"), [(0, 1, False), (1, 1, True), (1, 2, False)])
+def test_energies_that_cover_other_things_are_not_compared_and_it_is_said(base_gpus: int, other_gpus: int, comparable: bool) -> None:
+    found = compare([compared(gpus_per_node=base_gpus)], [compared(gpus_per_node=other_gpus)])
+    assert ({"energy", "energy per sample"} & {measure.name for measure in found.measures} != set()) == comparable
+    notes = [note for note in found.notes if note.startswith("energies that cover other things are not compared")]
+    assert len(notes) == (not comparable) and all("package-0 + gpu0" in note for note in notes)
+
+
+def test_energies_of_nodes_of_which_one_has_no_gpu_reading_are_not_compared() -> None:
+    events = list(session(Script(seconds=60, gpus_per_node=1)))
+    without = [msgspec.structs.replace(e, gpus=[]) if isinstance(e, ev.NodeSampled) and e.node == "n1" else e for e in events]
+    sides = ([Compared(summarise(state, "r"), run_values(state), epoch_run(state))] for state in map(folded, (events, without)))
+    found = compare(*sides)
+    assert "energy" not in {measure.name for measure in found.measures}
+    assert any("package-0, on other nodes package-0 + gpu0" in note for note in found.notes)
+
+
+def test_energy_of_one_reading_has_no_error_and_says_so() -> None:
+    first: set[str] = set()
+    events: list[ev.AnyEvent] = []
+    for event in session(Script(ranks=2, nodes=1, seconds=20)):
+        if isinstance(event, ev.NodeSampled):
+            event = msgspec.structs.replace(event, power=[] if event.node in first else event.power)
+            first.add(event.node)
+        events.append(event)
+    found = summarise(folded(events))
+    assert found.energy is not None and found.energy.error_j is None and found.energy.readings[0].error_j is None
+    assert found.reasons["energy.error_j"] == "node-000 package-0 was read once: how the power changed is not known"
+    assert "J (read once, so that its error is not known)" in to_text(sections(found))
+
+
 def test_a_run_of_too_few_steps_has_no_interval_and_is_named() -> None:
     found = compare([compared()], [compared(step_s=2.0)])
     first = found.measures[0]
