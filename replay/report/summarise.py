@@ -396,12 +396,8 @@ def _reasons(state: SessionState, throughput: model.Throughput, overalls: list[R
 
 
 def _energy_reasons(state: SessionState) -> dict[str, str]:
-    """Why there is no error, or no energy of a sample or of an epoch, where power was measured."""
+    """Why there is none of a sample or of an epoch, where power was measured."""
     found, reasons = energy(state), dict[str, str]()
-    once = [f"{r.node} {r.name}" for r in found.readings if r.error_j is None] if found else []
-    if once:
-        others = f" and {len(once) - 3} others" * (len(once) > 3)
-        reasons["energy.error_j"] = clean(f"{', '.join(once[:3])}{others} was read once: how the power changed is not known")
     if found is None or measures.current_generation(state) is None:
         return reasons
     if not found.nearly_all and found.measured_share is not None and found.samples:

@@ -185,6 +185,17 @@ def half_powered() -> SessionState:
     return folded([event for event in events if not (isinstance(event, ev.NodeSampled) and event.at > events[0].at + 30)])
 
 
+def read_once() -> SessionState:
+    """Of each node's power there is its first reading alone."""
+    events, seen = list[ev.AnyEvent](), set[str]()
+    for event in session(Script(seconds=20)):
+        if isinstance(event, ev.NodeSampled):
+            event = msgspec.structs.replace(event, power=[] if event.node in seen else event.power)
+            seen.add(event.node)
+        events.append(event)
+    return folded(events)
+
+
 TELLING_NULLS = re.compile(
     r"horovod_timeline|failure(\..*)?|hangs\..*|host_silences\..*|verdicts\..*|elastic\..*|energy\.cost(_per_sample)?"
     r"|nodes\.[^.]+\.(silences|cores)\..*"
@@ -228,7 +239,7 @@ def is_of(key: str, path: str) -> bool:
 
 @pytest.mark.parametrize(
     "made",
-    [one_rank, no_step, cut_off, no_nodes, few_steps, half_powered, summed_steps, unsampled, many_parts, SessionState],
+    [one_rank, no_step, cut_off, no_nodes, few_steps, half_powered, read_once, summed_steps, unsampled, many_parts, SessionState],
 )
 def test_every_null_has_its_reason(made: Callable[[], SessionState]) -> None:
     found = as_json(made())
@@ -491,7 +502,7 @@ def test_energy_of_a_part_of_the_time_is_not_compared_and_its_share_is_said() ->
 
 
 @pytest.mark.parametrize(("base_gpus", "other_gpus", "comparable"), [(0, 1, False), (1, 1, True), (1, 2, False)])
-def test_energies_that_cover_other_things_are_not_compared_and_it_is_said(base_gpus: int, other_gpus: int, comparable: bool) -> None:
+def test_energies_that_cover_other_things_are_not_compared(base_gpus: int, other_gpus: int, comparable: bool) -> None:
     found = compare([compared(gpus_per_node=base_gpus)], [compared(gpus_per_node=other_gpus)])
     assert ({"energy", "energy per sample"} & {measure.name for measure in found.measures} != set()) == comparable
     notes = [note for note in found.notes if note.startswith("energies that cover other things are not compared")]
@@ -508,16 +519,11 @@ def test_energies_of_nodes_of_which_one_has_no_gpu_reading_are_not_compared() ->
 
 
 def test_energy_of_one_reading_has_no_error_and_says_so() -> None:
-    first: set[str] = set()
-    events: list[ev.AnyEvent] = []
-    for event in session(Script(ranks=2, nodes=1, seconds=20)):
-        if isinstance(event, ev.NodeSampled):
-            event = msgspec.structs.replace(event, power=[] if event.node in first else event.power)
-            first.add(event.node)
-        events.append(event)
-    found = summarise(folded(events))
+    found = summarise(read_once())
     assert found.energy is not None and found.energy.error_j is None and found.energy.readings[0].error_j is None
-    assert found.reasons["energy.error_j"] == "node-000 package-0 was read once: how the power changed is not known"
+    assert found.reasons["energy.error_j"] == (
+        "watts that were read once do not tell how the power changed: of package-0 on node-000, and of 1 more"
+    )
     assert "J (read once, so that its error is not known)" in to_text(sections(found))
 
 
