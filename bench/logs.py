@@ -27,7 +27,7 @@ from distmon.replay.recorder import Recorder
 from distmon.replay.session_file import open_session
 from distmon.tui.screens.logs import KEPT_LINES
 from distmon.tui.view.filters import literal_words
-from distmon.tui.view.logs import FIELDS, Feed, full_output_line
+from distmon.tui.view.logs import OUTPUT_FIELDS, Feed, full_output_line
 
 LINES_PER_S, RANKS = 5_000, 8
 SEEKS, PAGE_LINES = 20, 50
@@ -124,7 +124,7 @@ def record(path: Path, megabytes: int) -> tuple[int, int, float, float]:
 def look(player: Player, text: str, at: float) -> bool:
     matcher = Feed(partial(full_output_line, str), 1)
     matcher.set_filter(None, text)
-    return player.output_search(matcher.passes, literal_words(text, FIELDS)).earlier(at) is not None
+    return player.output_search(matcher.passes, literal_words(text, OUTPUT_FIELDS)).earlier(at) is not None
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import io
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
 from html import escape
 from pathlib import Path
 
@@ -53,8 +54,13 @@ def as_csv(records: Records) -> str:
     out = io.StringIO()
     writer = csv.DictWriter(out, names, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(records)
+    writer.writerows({name: _cell(value) for name, value in record.items()} for record in records)
     return out.getvalue()
+
+
+def _cell(value: object) -> object:
+    """What a list holds, with blanks between."""
+    return " ".join(map(str, value)) if isinstance(value, list | tuple) else value
 
 
 def as_json(records: Records) -> str:
@@ -62,9 +68,21 @@ def as_json(records: Records) -> str:
 
 
 def as_tsv(records: Records) -> str:
-    """For the clipboard: what a spreadsheet takes, and a terminal into which it is pasted does not obey."""
-    rows = (("" if value is None else clean(str(value)) for value in record.values()) for record in records)
-    return "".join("\t".join(row) + "\n" for row in rows)
+    """For the clipboard: what a spreadsheet takes, and a terminal into which it is pasted does not obey.
+
+    Above several rows stand the names of their columns.
+    """
+    names = list(dict.fromkeys(name for record in records for name in record))
+    rows = [[_copied(record.get(name)) for name in names] for record in records]
+    heads = [names] * (len(rows) > 1 and len(names) > 1)
+    return "".join("\t".join(row) + "\n" for row in [*heads, *rows])
+
+
+def _copied(value: object) -> str:
+    """Figures without what arithmetic leaves behind their ninth decimal."""
+    if isinstance(value, float):
+        return f"{Decimal(repr(round(value, 9) + 0.0)):f}"
+    return "" if value is None else clean(str(_cell(value)))
 
 
 def save(kind: str, name: str, write: Callable[[], str], folder: Path) -> Path:

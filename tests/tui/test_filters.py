@@ -86,6 +86,14 @@ def test_what_is_no_number_is_told_and_what_is_no_field_is_looked_for_as_text_an
         assert not read_filter(plain, NAMES).note
 
 
+def test_a_field_is_also_found_by_the_head_of_its_column() -> None:
+    names = ("step_ms", "late")
+    for text in ("step ms>100 late<5", "!Step ms<=100", "step_ms>100"):
+        assert read_filter(text, names).passes({"step_ms": 120.0, "late": 1.0}), text
+        assert not read_filter(text, names).passes({"step_ms": 90.0, "late": 1.0}), text
+    assert literal_words("step ms>100 oom", names) == (("oom",),)
+
+
 def test_what_lacks_the_words_passes_no_expression() -> None:
     dice, passed = random.Random(7), 0
     for _ in range(3_000):

@@ -16,7 +16,9 @@ from distmon.replay.player import Player
 from distmon.replay.recorder import Recorder
 from distmon.replay.session_file import open_session
 from distmon.tui.format import clock
-from distmon.tui.view.logs import Feed, Kept, event_line, full_output_line, output_line
+from distmon.tui.theme import DARK
+from distmon.tui.view.logs import EVENT_FIELDS, Feed, Kept, event_line, full_output_line, line_in_full, output_line
+from distmon.tui.view_out import as_csv, as_tsv
 from distmon.tui.widgets.cursor_log import CursorLog
 from distmon.tui.widgets.log_view import LogView
 
@@ -63,6 +65,45 @@ def test_a_filter_by_rank_and_text_holds_for_lines_that_come_later() -> None:
     assert [x.text for x in lines.update(log)[:]] == ["line 1", "line 10", "line 11"]
 
 
+def test_output_is_filtered_and_sorted_by_the_severity_that_it_tells() -> None:
+    """A line says what it is, and on stderr it is a warning at least; events have no stream, and say so."""
+    said = [
+        ("stdout", "epoch 1 loss 0.4, error 0.02", "info"),
+        ("stderr", "Traceback (most recent call last):", "error"),
+        ("stderr", "  File \"train.py\", line 7, in main", "warning"),
+        ("stderr", "torch.cuda.OutOfMemoryError: CUDA out of memory", "error"),
+        ("stdout", "[2026-11-29 17:00:01] ERROR: no such shard", "error"),
+        ("stdout", "train.py:9: UserWarning: lr is large", "warning"),
+        ("stderr", "NCCL WARN retry", "warning"),
+    ]
+    lines, log = feed(), deque(OutputLine(1.0, 3, "h", stream, text) for stream, text, _ in said)
+    for severity in ("info", "warning", "error"):
+        assert not lines.set_filter(None, f"severity={severity}")
+        assert [x.text for x in lines.update(log)[:]] == [text for _, text, told in said if told == severity], severity
+    lines.set_filter(None, "", problems=True)
+    assert len(lines.update(log)) == len(said) - 1
+    lines.set_filter(None, "")
+    ordered = lines.in_order(lines.update(log), "severity", descending=True)
+    assert [ordered.record(i)["severity"] for i in range(len(said))] == ["error"] * 3 + ["warning"] * 3 + ["info"]
+    events = Feed(event_line, 9, EVENT_FIELDS)
+    assert "out: no field of these rows" in events.set_filter(None, "out=stderr")
+    assert not events.set_filter(None, "severity=error")
+
+
+def test_a_line_of_several_ranks_names_all_of_their_hosts() -> None:
+    lines = Feed(output_line, 10, collapse=True)
+    shown = lines.update(deque(OutputLine(1_700_000_099.25, rank, f"node-{rank // 2}", "stdout", "step 7") for rank in range(6)))
+    record = shown.record(0)
+    assert len(shown) == 1 and record["ranks"] == [0, 1, 2, 3, 4, 5] and "host" not in record
+    assert record["hosts"] == ["node-0", "node-1", "node-2"]
+    assert as_csv([record]).splitlines()[1].split(",")[1:3] == ["0 1 2 3 4 5", "node-0 node-1 node-2"]
+    head = line_in_full(lines.kept(0), DARK, 60, 5)[0].strip(60, DARK.style("text")).text
+    assert "3 hosts  6 ranks" in head and "node-0" not in head
+    assert as_tsv([shown.shown_record(0)]).split("\t") == [
+        clock(1_700_000_099.25), "0 1 2 3 4 5", "node-0 node-1 node-2", "stdout", "info", "step 7\n",
+    ]  # fmt: skip
+
+
 def test_user_made_text_is_cleaned() -> None:
     shown = output_line(Kept(0, OutputLine(0.0, 1, "h", "stderr", "\x1b[31mred\x1b]0;x\x07 [b]")))
     assert shown.text == "red [b]"
@@ -70,7 +111,7 @@ def test_user_made_text_is_cleaned() -> None:
 
 
 def test_a_long_host_keeps_the_end_that_tells_it_from_others() -> None:
-    shown = [full_output_line(str, Kept(0, OutputLine(0.0, 1, f"gpu-node-{n:04}", "stdout", "x"), [1])) for n in (12, 13, 1)]
+    shown = [full_output_line(str, Kept(0, OutputLine(0.0, 1, f"gpu-node-{n:04}", "stdout", "x"), {1: "h"})) for n in (12, 13, 1)]
     assert [line.prefix[1][0] for line in shown] == [f"…u-node-{n:04}    1 " for n in (12, 13, 1)]
 
 
@@ -232,3 +273,4 @@ def test_an_event_that_came_again_keeps_its_place_and_its_time() -> None:
     lines = feed.update(state.log)
     shown = [line.prefix[0][0].strip() for line in lines[:]]
     assert shown == sorted(shown) and lines[0].text.endswith(f"×3 to {clock(70.0)}")
+    assert [lines.shown_record(i)["time"] for i in range(len(lines))] == shown

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +14,7 @@ from distmon.core.events import AnyEvent
 from distmon.core.synthetic import Script, session
 from distmon.tui.app import DistmonApp
 from distmon.tui.bindings import COMMANDS, WHILE_HELPING, commands_for
+from distmon.tui.screens.arrange import frame_places, is_single
 from distmon.tui.screens.overview import Overview
 from distmon.tui.screens.registry import SCREENS
 from distmon.tui.theme import PALETTES
@@ -59,8 +62,22 @@ def test_the_help_names_every_command_and_fits_in_80_columns() -> None:
         assert any(command.help in line for line in lines)
     assert max(map(len, lines)) <= 72
     told = " ".join(" ".join(lines).split())
-    for part in ("!ended", "fields of ranks: rank host state", "fields of lines: rank host at out severity"):
+    for part in ("!ended", "fields of ranks: rank host state", "fields of output: rank host at severity out"):
         assert part in told
+
+
+@pytest.mark.parametrize("bar", [False, True])
+def test_the_tour_says_from_which_size_on_there_are_several_panels(bar: bool) -> None:
+    tour = (Path(__file__).parents[2] / "docs" / "tour.md").read_text()
+    said = re.search(r"Below (\d+)x(\d+), or (\d+)x(\d+) with the replay bar, one panel", tour)
+    assert said is not None
+    width, height = map(int, said.groups()[2:] if bar else said.groups()[:2])
+
+    def single(width: int, height: int) -> bool:
+        page = frame_places(width, height, bar=bar, prompt=0)["page"]
+        return is_single(page.width, page.height)
+
+    assert not single(width, height) and single(width - 1, height) and single(width, height - 1)
 
 
 async def test_the_screen_says_what_the_state_says(open_app: OpenApp, text_grid: Grid) -> None:
@@ -81,7 +98,7 @@ async def test_the_screen_says_what_the_state_says(open_app: OpenApp, text_grid:
 
 async def test_the_lines_of_the_landing_screen_are_sorted_too(open_app: OpenApp, text_grid: Grid) -> None:
     async with open_app(running(), size=(120, 40)) as (app, pilot, _):
-        await pilot.press("6", "s")
+        await pilot.press("6", "s", "s")
         assert "output by rank" in app.cockpit.note
         assert any("output" in row and "by rank↑" in row for row in text_grid(app))
         ranks_of = [record["ranks"] for record in landing(app).output.records()]

@@ -20,11 +20,12 @@ from distmon.tui.view import chart
 from distmon.tui.view.facts import Facts
 from distmon.tui.view.filters import all_hidden, literal_words, told
 from distmon.tui.view.logs import (
-    EVENT_SORTS,
-    FIELDS,
-    OUTPUT_SORTS,
+    EVENT_FIELDS,
+    LOG_SORTS,
+    OUTPUT_FIELDS,
     TIME,
     Feed,
+    Kept,
     Lines,
     event_line,
     full_output_line,
@@ -50,6 +51,7 @@ class LinesPage(Page):
 
     PROBLEMS = True
     FILTERS: ClassVar[tuple[str, ...]] = ("lines",)
+    SORTS: ClassVar[Mapping[str, tuple[str, ...]]] = {"lines": LOG_SORTS}
     TIMED: ClassVar[tuple[str, ...]] = ("chart",)
     LINES = ("lines", "nothing yet")
     """Title of the log, and what it says while it is empty."""
@@ -101,11 +103,11 @@ class LinesPage(Page):
             lines = self.feed().in_order(lines, column, descending=descending)
             self.lines.show(lines, " ".join([*words, *order_words(column, descending=descending), *notes]))
         if "details" in shown:
-            self.details.show(partial(line_in_full, self.entry()), [("Esc closes", "muted")])
+            self.details.show(partial(line_in_full, self.line()), [("Esc closes", "muted")])
 
-    def entry(self) -> LogEntry | OutputLine | None:
+    def line(self) -> Kept[LogEntry] | Kept[OutputLine] | None:
         """The line under the cursor."""
-        return self.feed().entry(self.lines.cursor) if self.lines.cursor is not None else None
+        return self.feed().kept(self.lines.cursor) if self.lines.cursor is not None else None
 
     def action_whole_line(self) -> None:
         """The line under the cursor in full, or as before."""
@@ -135,11 +137,10 @@ class Events(LinesPage):
 
     BINDINGS = bindings_for("events")
     LINES = ("events", "nothing has happened yet")
-    SORTS: ClassVar[Mapping[str, tuple[str, ...]]] = {"lines": EVENT_SORTS}
 
     def __init__(self, frame: Frame, name: str) -> None:
         super().__init__(frame, name)
-        self._feed = Feed(event_line, KEPT_LINES)
+        self._feed = Feed(event_line, KEPT_LINES, EVENT_FIELDS)
 
     def feed(self) -> Feed[LogEntry]:
         return self._feed
@@ -157,7 +158,6 @@ class Logs(LinesPage):
 
     BINDINGS = bindings_for("logs")
     LINES = ("output", "no rank has written anything yet")
-    SORTS: ClassVar[Mapping[str, tuple[str, ...]]] = {"lines": OUTPUT_SORTS}
 
     def __init__(self, frame: Frame, name: str) -> None:
         super().__init__(frame, name)
@@ -196,6 +196,10 @@ class Logs(LinesPage):
             notes.append(f"( and ) look through {older:,} more")
         return self._feed.update(facts.state.output, self.lines.reads_from), notes
 
+    @property
+    def opened(self) -> set[str]:
+        return super().opened | {"search"} if self._search is not None else super().opened
+
     def close_topmost(self) -> bool:
         if self._search is not None:
             self._stop_search()
@@ -226,7 +230,7 @@ class Logs(LinesPage):
         self._stop_search()
         matcher = Feed(output_line, 1)
         matcher.set_filter(self.choices.only_rank, self.choices.filters.get("lines", ""), problems=self.choices.problems)
-        words = literal_words(self.choices.filters.get("lines", ""), FIELDS)
+        words = literal_words(self.choices.filters.get("lines", ""), OUTPUT_FIELDS)
         self._search = player.output_search(matcher.passes, words)
         at = state.now if step > 0 or not state.output else state.output[0].at
         self._tell_progress(self._search)

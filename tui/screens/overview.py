@@ -15,7 +15,7 @@ from distmon.tui.view.details import details_figures, details_lines, details_tit
 from distmon.tui.view.facts import Facts
 from distmon.tui.view.filters import all_hidden, read_filter, told
 from distmon.tui.view.listing import matches
-from distmon.tui.view.logs import EVENT_SORTS, OUTPUT_SORTS, Feed, event_line, order_words, output_line
+from distmon.tui.view.logs import EVENT_FIELDS, LOG_SORTS, Feed, event_line, order_words, output_line
 from distmon.tui.widgets.cards import Cards
 from distmon.tui.widgets.chart import Chart
 from distmon.tui.widgets.log_view import LogView
@@ -36,7 +36,7 @@ class Overview(Page):
     BINDINGS = bindings_for("overview")
     TIMED: ClassVar[tuple[str, ...]] = ("throughput",)
     SORTS: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "events": EVENT_SORTS, "output": OUTPUT_SORTS, "ranks": ranks.SORTS, "nodes": nodes.SORTS,
+        "events": LOG_SORTS, "output": LOG_SORTS, "ranks": ranks.SORTS, "nodes": nodes.SORTS,
     }  # fmt: skip
     FILTERS: ClassVar[tuple[str, ...]] = ("ranks", "nodes", "events", "output")
 
@@ -57,7 +57,7 @@ class Overview(Page):
         self.others = [self.details]
         self._drawn_from: dict[str, tuple[object, ...]] = {}
         """What parts were drawn from last, as objects: the costly measures are renewed less often than frames are drawn."""
-        self._event_feed = Feed(event_line, KEPT_LINES)
+        self._event_feed = Feed(event_line, KEPT_LINES, EVENT_FIELDS)
         self._output_feed = Feed(output_line, KEPT_LINES)
 
     def situation(self) -> Situation:

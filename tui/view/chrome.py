@@ -115,7 +115,8 @@ def help_lines(
         lines.append(Line([("  " + fit(keys, 14), style("key")), (command.help, style("text"))]))
     lines += [Line(), Line([("Filters (/): all terms must hold", style("accent", bold=True))])]
     lines += [Line([("  " + fit(term, 20), style("key")), (meaning, style("text"))]) for term, meaning in LANGUAGE]
-    for rows, names in (("ranks", ranks.FIELDS), ("nodes", node_table.FIELDS), ("lines", logs.FIELDS), *fields.items()):
+    of_logs = (("events", logs.EVENT_FIELDS), ("output", logs.OUTPUT_FIELDS))
+    for rows, names in (("ranks", ranks.FIELDS), ("nodes", node_table.FIELDS), *of_logs, *fields.items()):
         lines += wrapped(f"fields of {rows}: {' '.join(names)}", width - 2, style("text"), "  ")
     legend = "● good  ◐ starting  ○ idle  ▲ look here  ✖ dead or failed  ✔ ended  – not measured: Enter says why"
     bar = f"{SPARKS[USUAL_LEVEL]} a usual step  {SPARKS[HIGHEST_LEVEL]} three times as long  {UNREAD} not read yet"

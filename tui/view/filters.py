@@ -45,12 +45,14 @@ class Filter:
     error: str = ""
     note: str = ""
     """How it was understood, where that may not be what was meant."""
+    of_text: bool = True
+    """Whether any of it is of the row's text, and not all of its fields."""
 
     def passes(self, fields: Fields, text: str = "") -> bool:
         """Whether a row passes; `text` is what there is of it besides its fields."""
         if not self.tests:
             return True
-        whole = f"{text} {' '.join(str(value) for value in fields.values() if isinstance(value, str))}".lower()
+        whole = f"{text} {' '.join([v for v in fields.values() if isinstance(v, str)])}".lower() if self.of_text else ""
         return all(test(fields, whole) for test in self.tests)
 
     def __bool__(self) -> bool:
@@ -71,8 +73,10 @@ def all_hidden(words: Sequence[str]) -> str:
 def read_filter(text: str, names: tuple[str, ...] = ()) -> Filter:
     """The filter that a user typed, for rows with these fields."""
     text = text.strip()
+    words = _words(text, names)
+    of_text = not all((field := _FIELD.fullmatch(word.lstrip("!"))) and field[1].lower() in names for word in words)
     try:
-        return Filter(text, tuple(_term(word, names) for word in _words(text)), note=_note(text, names))
+        return Filter(text, tuple(_term(word, names) for word in words), note=_note(text, names), of_text=of_text)
     except _NoNumber as error:
         return Filter(text, error=str(error))
     except re.error as error:
@@ -85,7 +89,7 @@ class _NoNumber(Exception):
 
 def _note(text: str, names: tuple[str, ...]) -> str:
     """Which names are looked for as text though they are written like fields."""
-    fields = (match[1] for word in _words(text) if (match := _FIELD.fullmatch(word.removeprefix("!"))))
+    fields = (match[1] for word in _words(text, names) if (match := _FIELD.fullmatch(word.removeprefix("!"))))
     unknown = [name for name in fields if name.lower() not in names]
     return f"{', '.join(unknown)}: no field of these rows, looked for as text" if unknown else ""
 
@@ -93,7 +97,7 @@ def _note(text: str, names: tuple[str, ...]) -> str:
 def literal_words(text: str, names: tuple[str, ...] = ()) -> tuple[tuple[str, ...], ...]:
     """Words, in small letters, of which every row that passes has one of each in its text or in one of its fields of text."""
     found = list[tuple[str, ...]]()
-    for term in _words(text):
+    for term in _words(text, names):
         field = _FIELD.fullmatch(term)
         if term[0] in "!~" or (field and field[1].lower() in names):
             continue
@@ -140,8 +144,11 @@ def _words_of_expression(pattern: str) -> list[tuple[str, ...]]:
     return [tuple(max(words, key=len) for words in told)] if all(told) else []
 
 
-def _words(text: str) -> list[str]:
-    """At blanks, but not within /.../."""
+def _words(text: str, names: tuple[str, ...]) -> list[str]:
+    """At blanks, but not within /.../; a field may be written as the head of its column is, with blanks."""
+    for name in names:
+        if "_" in name:
+            text = re.sub(rf"\b{name.replace('_', ' ')}(?=[!=<>~])", name, text, flags=re.IGNORECASE)
     return [match.group() for match in re.finditer(r"!?/(?:[^/\\]|\\.)*/|\S+", text)]
 
 

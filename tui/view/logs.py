@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from itertools import islice, takewhile
 from typing import Any, Generic, TypeVar, overload
 
 from distmon.core.printable import clean
-from distmon.core.state import LogEntry, OutputLine
+from distmon.core.state import LogEntry, OutputLine, Severity
 from distmon.tui.format import clock, fit_end
 from distmon.tui.theme import Palette
 from distmon.tui.view.filters import Filter, read_filter
@@ -21,11 +22,17 @@ from distmon.tui.widgets.log_view import LogLine
 
 E = TypeVar("E", bound=LogEntry | OutputLine)
 
-FIELDS = ("rank", "host", "at", "out", "severity")
-"""What a filter can ask of a line; `at` is the time of day, `out` is stdout or stderr."""
+EVENT_FIELDS = ("rank", "host", "at", "severity")
+OUTPUT_FIELDS = (*EVENT_FIELDS, "out")
+"""What a filter can ask of an event, and of a line of output; `at` is the time of day, `out` is stdout or stderr."""
 TIME = "time"
-EVENT_SORTS, OUTPUT_SORTS = (TIME, "severity", "rank", "host"), (TIME, "rank", "host", "out")
+LOG_SORTS = (TIME, "severity", "rank", "host")
 _SEVERITIES = {"info": 0, "warning": 1, "error": 2}
+_ERROR = re.compile(r"\b(?:ERROR|FATAL|CRITICAL)\b|^Traceback \(most recent|^[\w.]*(?:Error|Exception)(?::|$)")
+_WARNING = re.compile(r"\bWARN(?:ING)?\b|Warning:")
+"""What loggers and Python itself write into such lines."""
+_PARTS = ("ERROR", "Error", "WARN", "Warning", "Traceback", "Exception", "FATAL", "CRITICAL")
+"""Without any of these a line is neither, which is soon seen."""
 SAME_WITHIN_S = 2.0
 """The same text of another rank so soon after is the same line."""
 _REMEMBERED = 4_000
@@ -33,21 +40,33 @@ _REMEMBERED = 4_000
 
 @dataclass(slots=True)
 class Kept(Generic[E]):
-    """An entry that passed the filter, and the ranks that wrote the same."""
+    """An entry that passed the filter, and the ranks that wrote the same, each with its host."""
 
     number: int
     entry: E
-    ranks: list[int | None] = field(default_factory=list)
+    ranks: dict[int | None, str] = field(default_factory=dict)
+
+    @property
+    def hosts(self) -> list[str]:
+        return list(dict.fromkeys(self.ranks.values()))
 
 
 class Feed(Generic[E]):
     """The entries of a bounded log that pass a filter, each with a number that only grows.
 
-    With `collapse`, a line that several ranks wrote is kept once.
+    A filter can ask for `fields`. With `collapse`, a line that several ranks wrote is kept once.
     """
 
-    def __init__(self, write: Callable[[Kept[E]], LogLine], limit: int, *, collapse: bool = False) -> None:
+    def __init__(
+        self,
+        write: Callable[[Kept[E]], LogLine],
+        limit: int,
+        fields: tuple[str, ...] = OUTPUT_FIELDS,
+        *,
+        collapse: bool = False,
+    ) -> None:
         self._write = write
+        self._fields = fields
         self._collapse = collapse
         self._kept: deque[Kept[E]] = deque(maxlen=limit)
         self._same: dict[str, Kept[E]] = {}
@@ -63,15 +82,17 @@ class Feed(Generic[E]):
         self._read: list[Kept[E]] = []
         """All that was kept when a line that a reader has in view was about to be dropped; not added to, and so bounded."""
         self._filter: tuple[int | None, Filter, bool] = (None, Filter(""), False)
+        self._judges = False
+        """Whether the filter asks for the severity."""
 
     def set_filter(self, rank: int | None, text: str, *, problems: bool = False) -> str:
-        """Keep lines of one rank (None: of all) that pass the filter, with `problems` only warnings, errors and stderr.
+        """Keep lines of one rank (None: of all) that pass the filter, with `problems` only warnings and errors.
 
         Gives what is wrong with the filter, or how it was understood; empty where it is as it was meant.
         """
-        wanted = (rank, read_filter(text, FIELDS), problems)
+        wanted = (rank, read_filter(text, self._fields), problems)
         if wanted != self._filter:
-            self._filter = wanted
+            self._filter, self._judges = wanted, "severity" in text.lower()
             self.forget()
         return wanted[1].error or wanted[1].note
 
@@ -142,13 +163,18 @@ class Feed(Generic[E]):
 
     def entry(self, number: int) -> E | None:
         """The entry of a line's number, while it is kept."""
+        kept = self.kept(number)
+        return None if kept is None else kept.entry
+
+    def kept(self, number: int) -> Kept[E] | None:
+        """The same with all that wrote it."""
         shown = self._shown
         if not shown or not 0 <= (index := number - shown[0].number) < len(shown):
             return None
-        return shown[index].entry
+        return shown[index]
 
     def _keep(self, entry: E) -> None:
-        kept = Kept(self._next, entry, [entry.rank])
+        kept = Kept(self._next, entry, {entry.rank: entry.host})
         self._next += 1
         self._kept.append(kept)
         if self._collapse:
@@ -160,7 +186,7 @@ class Feed(Generic[E]):
         kept = self._same.get(entry.text)
         if kept is None or entry.rank in kept.ranks or entry.at - kept.entry.at > SAME_WITHIN_S:
             return False
-        kept.ranks.append(entry.rank)
+        kept.ranks[entry.rank] = entry.host
         return True
 
     def passes(self, entry: LogEntry | OutputLine) -> bool:
@@ -168,27 +194,35 @@ class Feed(Generic[E]):
         rank, wanted, problems = self._filter
         if rank is not None and entry.rank != rank:
             return False
-        if problems and not _is_problem(entry):
+        if problems and severity_of(entry) == "info":
             return False
-        return not wanted or wanted.passes(_fields(entry), entry.text)
+        return not wanted or wanted.passes(_fields(entry, judged=self._judges), entry.text)
 
 
 def _field(entry: LogEntry | OutputLine, column: str) -> tuple[bool, float, str]:
     """To sort by: numbers before texts, and what has no value last."""
-    value = _fields(entry).get(column)
-    if isinstance(entry, LogEntry) and column == "severity":
-        value = _SEVERITIES[entry.severity]
+    value = _SEVERITIES[severity_of(entry)] if column == "severity" else _fields(entry).get(column)
     return (False, float(value), "") if isinstance(value, int | float) else (True, 0.0, str(value or "~"))
 
 
-def _is_problem(entry: LogEntry | OutputLine) -> bool:
-    return entry.severity != "info" if isinstance(entry, LogEntry) else entry.output == "stderr"
+def severity_of(entry: LogEntry | OutputLine) -> Severity:
+    """An event has its own; a line of output what it says itself, and on stderr it is a warning at least."""
+    if isinstance(entry, LogEntry):
+        return entry.severity
+    text = entry.text
+    least: Severity = "warning" if entry.output == "stderr" else "info"
+    for part in _PARTS:
+        if part in text:
+            return "error" if _ERROR.search(text) else "warning" if _WARNING.search(text) else least
+    return least
 
 
-def _fields(entry: LogEntry | OutputLine) -> dict[str, float | int | str | None]:
+def _fields(entry: LogEntry | OutputLine, *, judged: bool = False) -> dict[str, float | int | str | None]:
+    """Of a line of output the severity is looked for only where it is asked for."""
     if isinstance(entry, LogEntry):
         return {"rank": entry.rank, "host": entry.host, "at": clock(entry.at), "severity": entry.severity}
-    return _output_fields(entry.rank, entry.host, entry.at, entry.output)
+    fields = _output_fields(entry.rank, entry.host, entry.at, entry.output)
+    return {**fields, "severity": severity_of(entry)} if judged else fields
 
 
 @lru_cache(64)
@@ -235,10 +269,15 @@ class Lines(Sequence[LogLine], Generic[E]):
         kept = self.kept[index]
         entry = kept.entry
         if isinstance(entry, OutputLine):
-            who: dict[str, object] = {"ranks": list(kept.ranks), "host": entry.host, "stream": entry.output}
-            return {"at_s": entry.at, **who, "text": entry.text}
+            who: dict[str, object] = {"ranks": list(kept.ranks), "hosts": kept.hosts}
+            return {"at_s": entry.at, **who, "stream": entry.output, "severity": severity_of(entry), "text": entry.text}
         who = {"severity": entry.severity, "rank": entry.rank, "host": entry.host, "times": entry.count}
         return {"at_s": entry.at, **who, "text": entry.text}
+
+    def shown_record(self, index: int) -> dict[str, object]:
+        """The same for the clipboard: the time of day, as it is on the screen."""
+        record = self.record(index)
+        return {"time": clock(_begun(self.kept[index].entry)), **{k: value for k, value in record.items() if k != "at_s"}}
 
     @overload
     def __getitem__(self, index: int) -> LogLine: ...
@@ -261,22 +300,29 @@ def order_words(column: str, *, descending: bool) -> list[str]:
     return [] if column == TIME and not descending else [f"by {column}{'↓' if descending else '↑'}"]
 
 
+def _begun(entry: LogEntry | OutputLine) -> float:
+    """When it came, or of what comes again and again when it came first."""
+    return entry.at if isinstance(entry, OutputLine) or entry.first_at is None else entry.first_at
+
+
 def event_line(kept: Kept[LogEntry]) -> LogLine:
     entry = kept.entry
     glyph, role = SEVERITY[entry.severity]
-    begun = entry.at if entry.first_at is None else entry.first_at
-    prefix = ((clock(begun) + " ", "muted"), (glyph + " ", role))
+    prefix = ((clock(_begun(entry)) + " ", "muted"), (glyph + " ", role))
     times = f"  ×{entry.count:,} to {clock(entry.at)}" if entry.count > 1 else ""
     return LogLine(kept.number, prefix, clean(entry.text) + times, "text" if entry.severity == "info" else role)
 
 
-def line_in_full(entry: LogEntry | OutputLine | None, palette: Palette, width: int, height: int) -> list[Line]:
+def line_in_full(kept: Kept[Any] | None, palette: Palette, width: int, height: int) -> list[Line]:
     """All of a line, over as many rows as it takes, under when, where and by whom it was written."""
     style = palette.style
-    if entry is None:
+    if kept is None:
         return [Line([("put the cursor on a line", style("muted"))])]
+    entry, hosts = kept.entry, kept.hosts
     stream = entry.output if isinstance(entry, OutputLine) else entry.severity
-    who = [clock(entry.at), clean(entry.host or ""), f"rank {entry.rank}" if entry.rank is not None else "", stream]
+    where = clean(hosts[0] or "") if len(hosts) == 1 else f"{len(hosts):,} hosts"
+    whose = "" if entry.rank is None else f"rank {entry.rank}" if len(kept.ranks) == 1 else f"{len(kept.ranks):,} ranks"
+    who = [clock(entry.at), where, whose, stream]
     return [Line([("  ".join(filter(None, who)), style("muted"))]), *wrapped(clean(entry.text), width, style("text"))]
 
 

@@ -57,8 +57,10 @@ class CursorLog(LogView):
         return Line(pieces).strip(width, style("text", selected=True))
 
     def selected_records(self) -> list[dict[str, object]]:
-        index = self._lines.index_of(self.cursor) if self._lines is not None and self.cursor is not None else None
-        return self.records() if self._lines is None or index is None else [self._lines.record(index)]
+        if self._lines is None:
+            return []
+        index = self._lines.index_of(self.cursor) if self.cursor is not None else None
+        return [self._lines.shown_record(i) for i in (range(len(self._lines)) if index is None else (index,))]
 
     def navigate(self, where: str) -> None:
         """One of up, down, page_up, page_down, first, last."""
