@@ -53,6 +53,8 @@ class Visit(NamedTuple):
     screen: str
     there: float
     before: float
+    opened: set[str]
+    """What was open on that screen: while more is open, Escape closes."""
 
 
 STAYS = ("play_pause", "faster", "slower", "by_step", "mark")
@@ -338,18 +340,21 @@ class Cockpit(Screen[None]):
     # --- actions --------------------------------------------------------------------------------------------------
 
     def action_back(self) -> None:
-        """Close the topmost thing that is open; then go back to the screen before."""
+        """Close the topmost thing that is open, or go back from a moment; then go back to the screen before."""
+        visit = self._visit if self._visit is not None and self._visit.screen == self.page.screen_name else None
         if self.question:
             self._answer("escape")
         elif self.prompting:
             self.prompt.action_drop()  # it has lost the keys to a click, or to a size that it had no place in
         elif self.helping:
             self.toggle_help()
+        elif visit is not None and self.page.opened <= visit.opened:
+            self._end_visit(visit)
         elif self.page.close_topmost():
             self.page.rearrange()
             self.page_changed()
-        elif self._visit is not None and self._visit.screen == self.page.screen_name:
-            self._end_visit(self._visit)
+        elif visit is not None:
+            self._end_visit(visit)
         else:
             self._go_back()
 
@@ -457,7 +462,7 @@ class Cockpit(Screen[None]):
         here = math.inf if self.player.live else self.player.position_s
         if visit is not None and visit.screen == self.page.screen_name:
             here = visit.before
-        self._visit = Visit(self.page.screen_name, there, here)
+        self._visit = Visit(self.page.screen_name, there, here, self.page.opened)
         self.player.seek(there)
         self.say("at that moment; Esc goes back")
 

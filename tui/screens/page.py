@@ -143,6 +143,19 @@ class Page(Board):
         """Where the user is within the screen, for the breadcrumbs."""
         return []
 
+    @property
+    def opened(self) -> set[str]:
+        """What Escape could close."""
+        choices = self.choices
+        could = {
+            "details": choices.details is not None,
+            "filter": bool(choices.filters.get(self.filter_target)),
+            "rank": choices.only_rank is not None,
+            "problems": choices.problems,
+            "zoom": choices.zoomed is not None,
+        }
+        return {name for name, is_open in could.items() if is_open}
+
     def close_topmost(self) -> bool:
         """Escape: close what is open on top; False when nothing was."""
         choices = self.choices
