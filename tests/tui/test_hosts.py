@@ -53,7 +53,7 @@ async def test_hosts_whose_names_begin_alike_are_told_apart_on_every_screen(
     async with open_app(EVENTS, size=size) as (app, pilot, _):
         for screen, panels in (
             ("overview", ("nodes", "ranks")), ("nodes", ("heat", "nodes")), ("ranks", ("heat", "ranks")),
-            ("timeline", ("lanes",)), ("logs", ("lines",)),
+            ("timeline", ("slots",)), ("logs", ("lines",)),
         ):  # fmt: skip
             app.cockpit.go(screen)
             await pilot.pause()

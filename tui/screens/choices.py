@@ -8,7 +8,7 @@ from distmon.tui.view.details import Subject
 
 ASCENDING = (
     "rank", "node", "host", "state", "as listed", "run", "name", "kind", "who", "text", "command", "measure", "generation",
-    "device", "cause", "time",
+    "device", "cause", "time", "slot", "end",
 )  # fmt: skip
 """Columns that begin in ascending order; figures begin with the largest."""
 

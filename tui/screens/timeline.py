@@ -12,7 +12,8 @@ from distmon.tui.screens.arrange import Rows
 from distmon.tui.screens.page import Frame, Page
 from distmon.tui.view import timeline
 from distmon.tui.view.facts import Facts
-from distmon.tui.view.listing import sorts_of
+from distmon.tui.view.filters import all_hidden, read_filter, told
+from distmon.tui.view.listing import LISTED, matches, sorts_of
 from distmon.tui.widgets.lanes import Lanes
 from distmon.tui.widgets.rows import RowsPanel
 from distmon.tui.widgets.table import Table
@@ -23,28 +24,31 @@ class Timeline(Page):
     """Zoom and pan as in charts; Enter on a generation shows its moment."""
 
     BINDINGS = bindings_for("timeline")
-    SORTS: ClassVar[Mapping[str, tuple[str, ...]]] = {"generations": sorts_of(timeline.GENERATION_COLUMNS)}
-    FILTERS: ClassVar[tuple[str, ...]] = ("generations",)
-    TIMED: ClassVar[tuple[str, ...]] = ("lanes",)
+    SORTS: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "slots": timeline.SLOT_SORTS, "generations": sorts_of(timeline.GENERATION_COLUMNS),
+    }  # fmt: skip
+    FILTERS: ClassVar[tuple[str, ...]] = ("slots", "generations")
+    TIMED: ClassVar[tuple[str, ...]] = ("slots",)
 
     def __init__(self, frame: Frame, name: str) -> None:
         super().__init__(frame, name)
-        self.choices.focused = "lanes"
-        self.lanes = Lanes("slots", 1, empty="no worker has started yet", id="lanes")
+        self.choices.focused = "slots"
+        self.fields["slots"] = timeline.SLOT_FIELDS
+        self.slots = Lanes("slots", 1, empty="no worker has started yet", id="slots")
         self.generations: Table[int] = Table(
             "generations", 2, timeline.GENERATION_COLUMNS, empty="no ranks yet", id="generations"
         )
         self.lost = TextPanel("time lost", 3, id="lost")
         self.changes = TextPanel("hosts", 4, id="changes")
-        self.panels = {"lanes": self.lanes, "generations": self.generations, "lost": self.lost, "changes": self.changes}
+        self.panels = {"slots": self.slots, "generations": self.generations, "lost": self.lost, "changes": self.changes}
         self._starts: dict[int, float | None] = {}
 
     def rows(self, width: int, height: int) -> Rows:
-        return [(4, [("lanes", 1)]), (2, [("generations", 1)]), (3, [("lost", 3), ("changes", 2)])]
+        return [(4, [("slots", 1)]), (2, [("generations", 1)]), (3, [("lost", 3), ("changes", 2)])]
 
     def draw_parts(self, facts: Facts, shown: set[str]) -> None:
-        if "lanes" in shown:
-            self.lanes.show(timeline.lane_data(facts, self.time_view))
+        if "slots" in shown:
+            self._draw_slots(facts)
         if "generations" in shown:
             spans = {found.generation: found for found in generation_spans(facts.state)}
             self._starts = {number: found.assigned or found.first_step for number, found in spans.items()}
@@ -56,6 +60,17 @@ class Timeline(Page):
         if "changes" in shown:
             self.changes.figures = partial(timeline.change_records, facts)
             self.changes.show(partial(timeline.change_lines, facts))
+
+    def _draw_slots(self, facts: Facts) -> None:
+        rows, (column, descending) = timeline.slots(facts), self.choices.sorts["slots"]
+        wanted = read_filter(self.choices.filters.get("slots", ""), timeline.SLOT_FIELDS)
+        chosen = timeline.chosen_slots(rows, wanted, column, descending=descending)
+        caption = matches(wanted, len(chosen), len(rows), problems=False)
+        if (column, descending) != (LISTED, False):
+            caption.append((f"{' ' * bool(caption)}by {column}{'↓' if descending else '↑'}", "accent"))
+        caption += [(" · ", "muted")] * bool(caption)
+        self.slots.hidden = all_hidden(told(wanted.text)) if rows else ""
+        self.slots.show(timeline.lane_data(facts, self.time_view, chosen, caption))
 
     def on_rows_panel_selected(self, event: RowsPanel.Selected) -> None:
         """The crosshair goes to the start of the generation."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from distmon.core.elastic import Accounts, GenerationSpan, accounts
-from distmon.core.elastic_lanes import Lane, lanes
+from distmon.core.elastic_lanes import LOST_KINDS, TRAINING, Lane, lanes
 from distmon.core.events import MembershipChanged
 from distmon.core.printable import clean
 from distmon.core.state import SessionState
@@ -14,6 +14,8 @@ from distmon.tui.format import MISSING, duration, fit, milliseconds, span
 from distmon.tui.theme import Palette
 from distmon.tui.view.chart import TimeView
 from distmon.tui.view.facts import Facts
+from distmon.tui.view.filters import Filter
+from distmon.tui.view.listing import LISTED, in_order, passing
 from distmon.tui.widgets.lanes import LaneRow, LanesData, Stretch
 from distmon.tui.widgets.line import Line
 from distmon.tui.widgets.meter import meter
@@ -31,6 +33,10 @@ LOOKS = {
     "tail": ("·", "muted"),
 }
 """Glyph and role of each kind of segment."""
+SLOT_FIELDS = ("host", "slot", "rank", "end", "trained_s", "lost_s")
+"""What a filter can ask of a slot: its last rank, how its last worker ended, how long they trained and were kept from it."""
+_SLOT_FIGURES = {"trained": "trained_s", "lost": "lost_s"}
+SLOT_SORTS = (LISTED, "host", "slot", "rank", "end", *_SLOT_FIGURES)
 GENERATION_COLUMNS = (
     Column("generation", "round", 5),
     Column("ranks", "ranks", 5, importance=1),
@@ -45,22 +51,45 @@ GENERATION_COLUMNS = (
 )
 
 
-def lane_data(facts: Facts, view: TimeView) -> LanesData:
+def slots(facts: Facts) -> list[LaneRow]:
     """One row per slot, with all lives of it."""
     found = lanes(facts.state)
     rows = [_row(facts, key, list(lives)) for key, lives in groupby(found, key=lambda lane: (lane.host, lane.local_rank))]
-    rows = rows or _rows_of_ranks(facts)
+    return rows or _rows_of_ranks(facts)
+
+
+def chosen_slots(rows: Sequence[LaneRow], wanted: Filter, column: str, *, descending: bool) -> Sequence[LaneRow]:
+    """Those that pass the filter, by one of SLOT_SORTS."""
+    if not wanted and (column, descending) == (LISTED, False):
+        return rows
+    records = {row.key: _slot_record(row) for row in rows}
+    keys = in_order(passing(records, wanted), records, _SLOT_FIGURES.get(column, column), descending=descending)
+    by_key = {row.key: row for row in rows}
+    return [by_key[key] for key in keys]
+
+
+def _slot_record(row: LaneRow) -> dict[str, object]:
+    """A slot's SLOT_FIELDS."""
+    trained = sum(s.ended - s.started for s in row.stretches if s.kind == TRAINING)
+    lost = sum(s.ended - s.started for s in row.stretches if s.kind in LOST_KINDS)
+    return dict(zip(SLOT_FIELDS, (*row.key, row.rank, row.note, trained, lost), strict=True))
+
+
+def lane_data(facts: Facts, view: TimeView, rows: Sequence[LaneRow], caption: Sequence[Cell] = ()) -> LanesData:
+    """These slots over time; the caption stands before the legend."""
     now = facts.state.job.ended_at if facts.state.job.ended_at is not None else facts.state.now
     end = view.end if view.end is not None else max(now, facts.origin + 1.0)
     start = facts.origin if view.window_s is None else end - view.window_s
     legend = tuple((f"{glyph} {kind} ", role) for kind, (glyph, role) in LOOKS.items())
-    return LanesData(rows, facts.origin, start, end, view.cross, legend)
+    return LanesData(rows, facts.origin, start, end, view.cross, (*caption, *legend))
 
 
 def _row(facts: Facts, key: tuple[str, int], lives: list[Lane]) -> LaneRow:
     stretches = [_stretch(s.started, s.ended, s.kind) for lane in lives for s in lane.segments]
     last = lives[-1]
-    return LaneRow(key, f"{facts.host_label(key[0])}:{key[1]}", stretches, last.end, "bad" if last.failed else "muted")
+    rank = next((s.rank for lane in reversed(lives) for s in reversed(lane.segments) if s.rank is not None), None)
+    name = f"{facts.host_label(key[0])}:{key[1]}"
+    return LaneRow(key, name, stretches, last.end, "bad" if last.failed else "muted", rank)
 
 
 def _stretch(started: float, ended: float, kind: str) -> Stretch:
@@ -83,7 +112,7 @@ def _rows_of_ranks(facts: Facts) -> list[LaneRow]:
         note = "stopped" if rank.stopped else rank.signal or (f"exit {rank.exit_code}" if rank.exit_code is not None else "")
         slot = rank.local_rank if rank.local_rank is not None else rank.rank
         name = f"{facts.host_label(rank.host)}:{slot}"
-        rows.append(LaneRow((rank.host, slot), name, stretches, note, "bad" if died else "muted"))
+        rows.append(LaneRow((rank.host, slot), name, stretches, note, "bad" if died else "muted", rank.rank))
     return rows
 
 

@@ -40,6 +40,8 @@ class LaneRow:
     note: str
     """What the row's end says: how the last worker ended."""
     role: str
+    rank: int | None = None
+    """The last that its workers had."""
 
 
 @dataclass(frozen=True)
