@@ -301,7 +301,7 @@ def _lead(generation: Generation) -> RankSteps:
 
 @dataclass(slots=True, frozen=True)
 class Progress:
-    """How far the training is. `fraction` is 0 to 1; None where the framework does not say how long it will be."""
+    """How far the training is. `fraction` is 0 to 1; None where it is not known how long it will be, or the job is past that."""
 
     step: int
     epoch: int | None
@@ -318,7 +318,7 @@ def progress(state: SessionState) -> Progress:
     """Progress of rank 0; the time left uses the rolling speed."""
     lead = state.ranks.get(min(state.ranks)) if state.ranks else None
     done = steps(state)
-    epochs = lead.epochs if lead else None
+    epochs = lead.epochs if lead and (lead.epoch or 0) < (lead.epochs or 0) else None
     per_epoch = lead.steps_per_epoch if lead else None
     fraction = eta = None
     epoch_fraction = ((done - 1) % per_epoch + 1) / per_epoch if per_epoch and done else None

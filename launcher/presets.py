@@ -22,7 +22,8 @@ _TABLE = "presets"
 def save_preset(folder: Path, name: str, words: Sequence[str]) -> None:
     """Keep the words of `distmon run` under a name, in place of those that it had. Raises DistmonError or UsageError."""
     if not _NAME.fullmatch(name):
-        raise UsageError(f"a preset's name has letters, digits, dots and dashes, at most 40 of them; it cannot be {name!r}")
+        allowed = "letters from a to z, digits, dots, dashes and underscores, at most 40 of them"
+        raise UsageError(f"a preset's name has {allowed}; it cannot be {name!r}")
 
     def save(document: tomlkit.TOMLDocument) -> None:
         if _TABLE not in document:

@@ -134,7 +134,7 @@ class DistmonApp(App[int]):
     def on_mount(self) -> None:
         if not self.is_headless:
             loop = asyncio.get_running_loop()
-            for number in (signal.SIGTERM, signal.SIGINT):
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
                 loop.add_signal_handler(number, self.end_by_signal, number)
             on_hangup(lambda: loop.call_soon_threadsafe(self.end_by_signal, signal.SIGHUP))
         self.set_interval(FRAME_S, self.frame)

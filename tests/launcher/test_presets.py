@@ -48,7 +48,7 @@ def test_a_preset_of_the_same_name_is_replaced(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", "a b", "x" * 41, "a\nb", "ä"])
 def test_a_name_that_could_not_be_given_again_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(UsageError, match="letters, digits, dots and dashes, at most 40 of them"):
+    with pytest.raises(UsageError, match="letters from a to z, digits, dots, dashes and underscores, at most 40 of them"):
         save_preset(tmp_path, name, WORDS)
     assert not list(tmp_path.iterdir())
 

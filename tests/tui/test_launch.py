@@ -235,7 +235,7 @@ async def test_what_a_preset_can_be_called_is_told_in_full(
         await pilot.press("ctrl+s")
         assert "a name for this preset: distmon run --preset NAME does the same" in shown()
         await pilot.press(*"two words", "enter")
-        assert "letters, digits, dots and dashes, at most 40 of them; it cannot be 'two words'" in shown()
+        assert "digits, dots, dashes and underscores, at most 40 of them; it cannot be 'two words'" in shown()
         assert app.cockpit.prompt.value == "two words" and not (folder / FILE_NAME).exists()
         name = "a" * 40
         app.cockpit.prompt.value = name

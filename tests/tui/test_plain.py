@@ -17,11 +17,11 @@ from distmon.replay.report.render import to_text
 from distmon.replay.report.sections import sections
 from distmon.replay.report.summarise import summarise
 from distmon.tui.cli.main import main
-from distmon.tui.plain import PlainView, summary_lines
+from distmon.tui.plain import PlainView, progress_line, summary_lines
 from distmon.tui.terminal import can_show_app
 from distmon.tui.theme import DARK
 from distmon.tui.view.facts import facts
-from distmon.tui.view.header import verdict
+from distmon.tui.view.header import header, verdict
 from tests.core.test_hangs import died_frozen, died_of_a_hang, loading
 
 EVENTS = list(session(Script(ranks=2, nodes=1, seconds=60, slow_rank=1, delay_s=0.03)))
@@ -38,6 +38,19 @@ def test_each_event_is_said_once_and_progress_comes_every_ten_seconds() -> None:
     assert all("epoch" in line and "2 ranks" in line and "ETA" in line for line in progress)
     assert len([line for line in lines if line.startswith("rank 1 is late")]) == 1
     assert lines[-1] == "job finished, exit code 0"
+
+
+def test_a_job_that_goes_past_its_epochs_is_not_told_to_be_done() -> None:
+    state = SessionState()
+    for event in EVENTS[: len(EVENTS) // 2]:
+        apply(state, event)
+    within = facts(state)
+    assert within.progress.epochs and "ETA" in progress_line(within)
+    apply(state, ev.EpochStarted(at=state.now, worker="w", rank=0, epoch=within.progress.epochs))
+    past, epoch = facts(state), within.progress.epochs + 1
+    header_lines = "".join(line.strip(120, DARK.style("text")).text for line in header(past, [], "", DARK, 120, 2))
+    for told in (progress_line(past), header_lines):
+        assert f"epoch {epoch} " in told and f"{epoch}/" not in told and "ETA" not in told and "100%" not in told
 
 
 def test_the_summary_has_the_end_the_speed_the_split_the_node_and_the_verdict() -> None:

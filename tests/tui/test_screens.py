@@ -18,6 +18,7 @@ from distmon.core.steady import SteadySpeed
 from distmon.core.synthetic import Script, session
 from distmon.tui.app import DistmonApp
 from distmon.tui.bindings import COMMANDS
+from distmon.tui.format import clock
 from distmon.tui.screens.logs import Events, Logs
 from distmon.tui.screens.node import NodeDetail
 from distmon.tui.screens.nodes import Nodes
@@ -33,8 +34,8 @@ from distmon.tui.view.measures import RANK_MEASURES, UNIT_MEASURES
 from distmon.tui.view.node_table import ranks_by_node
 from distmon.tui.view.nodes import state_of
 from distmon.tui.view.scaling import Run, bar_lines
-from distmon.tui.view.timeline import change_lines
-from distmon.tui.widgets.lanes import LaneRow, LanesData
+from distmon.tui.view.timeline import SLOT_FIELDS, change_lines
+from distmon.tui.widgets.lanes import LaneRow, Lanes, LanesData
 from distmon.tui.widgets.rows import RowsPanel
 from distmon.tui.widgets.text_panel import TextPanel
 
@@ -146,7 +147,7 @@ async def test_every_table_is_filtered_and_sorted_by_the_same_keys(open_app: Ope
         assert app.cockpit.page.choices.sorts[target][0] == app.cockpit.page.SORTS[target][1]
         assert f"{target} by " in app.cockpit.note
         await pilot.press("slash", *"!/./", "enter")
-        assert isinstance(table, RowsPanel) and not table.model.keys
+        assert isinstance(table, RowsPanel | Lanes) and not table.model.keys
         await pilot.press("escape", "p")
         assert app.cockpit.note == "there is nothing to hide here" and not app.cockpit.page.choices.problems
 
@@ -423,15 +424,15 @@ async def test_events_and_logs_are_sorted_by_the_keys_of_every_table(open_app: O
             return [row.partition("│ ")[2].rstrip("┃ ") for row in text_grid(app) if "hello " in row and "│ hello" in row]
 
         assert shown() == ["hello 3", "hello 11", "hello 7"]
-        await pilot.press("s")
+        await pilot.press("s", "s")
         assert logs.choices.sorts["lines"] == ("rank", False) and shown() == ["hello 3", "hello 7", "hello 11"]
         await pilot.press("down", "down")
-        assert logs.entry() is not None and logs.entry().text == "hello 7"  # type: ignore[union-attr]
+        assert logs.line() is not None and logs.line().entry.text == "hello 7"  # type: ignore[union-attr]
         source.waiting += [said(0, "hello 0", END + 1), ev.Ticked(at=END + 1)]
         app.frame()
         await pilot.pause()
         assert shown() == ["hello 0", "hello 3", "hello 7", "hello 11"]
-        assert logs.entry().text == "hello 7", "the cursor holds to its line"  # type: ignore[union-attr]
+        assert logs.line().entry.text == "hello 7", "the cursor holds to its line"  # type: ignore[union-attr]
         await pilot.press("S")
         assert shown() == ["hello 11", "hello 7", "hello 3", "hello 0"]
         logs.choices.sorts["lines"] = ("time", True)
@@ -440,7 +441,8 @@ async def test_events_and_logs_are_sorted_by_the_keys_of_every_table(open_app: O
         await pilot.pause()
         assert shown() == ["hello 0", "hello 7", "hello 11", "hello 3"], "the newest first"
         record = logs.lines.records()[0]
-        assert record == {"at_s": END + 1, "ranks": [0], "host": "node-000", "stream": "stdout", "text": "hello 0"}
+        who = {"ranks": [0], "hosts": ["node-000"], "stream": "stdout", "severity": "info"}
+        assert record == {"at_s": END + 1, **who, "text": "hello 0"}
         await pilot.press("f7", "s")
         events = page(app, Events)
         assert "lines by severity" in app.cockpit.note
@@ -553,9 +555,9 @@ async def test_the_timeline_has_a_lane_per_slot_and_says_how_a_worker_ended(open
     async with open_app([*RUNNING, died], size=(120, 40)) as (app, pilot, _):
         await pilot.press("f6")
         timeline = page(app, Timeline)
-        assert len(timeline.lanes.model.keys) == 16
+        assert len(timeline.slots.model.keys) == 16
         await pilot.press("g", *["down"] * 5)
-        assert timeline.lanes.model.selected == ("node-001", 1)
+        assert timeline.slots.model.selected == ("node-001", 1)
         await pilot.press("2", "down")
         assert app.cockpit.cross is not None
 
@@ -572,6 +574,42 @@ async def test_escape_takes_a_recording_back_from_the_moment_of_a_generation(
         assert player.asked[-1] == "seek 10" and there != 10 and app.cockpit.page.screen_name == "timeline"
         await pilot.press("enter", "right_square_bracket", "escape")
         assert player.asked[-1] != "seek 10" and app.cockpit.page.screen_name != "timeline", "who went on is not taken back"
+
+
+async def test_escape_goes_back_from_a_moment_before_it_clears_the_filter_that_led_there(
+    open_app: OpenApp, fake_player: type[FakePlayer]
+) -> None:
+    player = fake_player(RUNNING)
+    async with open_app(RUNNING, size=(120, 40), player=player) as (app, pilot, _):
+        await pilot.press("f7", "slash", *"rank", "enter", "g", "enter")
+        events = page(app, Events)
+        assert "Esc goes back" in app.cockpit.note and player.position_s != 10
+        await pilot.press("escape")
+        assert player.position_s == 10 and events.choices.filters["lines"] == "rank"
+        await pilot.press("g", "enter", "i", "escape")
+        assert player.position_s != 10 and events.choices.details is None, "what was opened later is closed first"
+        await pilot.press("escape", "escape")
+        assert player.position_s == 10 and not events.choices.filters.get("lines")
+
+
+async def test_slots_are_narrowed_to_a_host_and_sorted(open_app: OpenApp, text_grid: Grid) -> None:
+    died = ev.WorkerExited(at=END, host="node-001", local_rank=1, rank=5, exit_code=137, signal="SIGKILL")
+    async with open_app([*RUNNING, died], size=(160, 50)) as (app, pilot, _):
+        await pilot.press("f6", "1", "slash")
+        assert any("filter slots:" in row for row in text_grid(app))
+        await pilot.press(*"host=node-002", "enter")
+        slots = page(app, Timeline).slots
+        assert slots.model.keys == [("node-002", slot) for slot in range(4)]
+        assert "4 of 16" in text_grid(app)[slots.region.y]
+        page(app, Timeline).set_filter("end=SIGKILL trained_s>10")
+        assert slots.model.keys == [("node-001", 1)]
+        page(app, Timeline).set_filter("host=nowhere")
+        await pilot.pause()
+        assert any("no row passes the filter: /host=nowhere" in row for row in text_grid(app))
+        await pilot.press("escape", "s", "s", "s", "S")
+        assert "slots by rank, largest first" in app.cockpit.note and "by rank↓" in text_grid(app)[slots.region.y]
+        assert slots.model.keys[:2] == [("node-003", 3), ("node-003", 2)]
+        assert app.cockpit.page.fields["slots"] == SLOT_FIELDS
 
 
 async def test_a_node_is_in_one_state_on_all_screens(open_app: OpenApp, text_grid: Grid) -> None:
@@ -610,7 +648,7 @@ async def test_the_crosshair_is_on_the_chart_of_ranks_over_time_too_by_key_and_b
 async def test_the_label_of_a_lane_keeps_its_slot(open_app: OpenApp, text_grid: Grid) -> None:
     async with open_app(RUNNING, size=(120, 40)) as (app, pilot, _):
         await pilot.press("f6")
-        page(app, Timeline).lanes.show(LanesData([LaneRow(("a-gpu-node-0012", 3), "a-gpu-node-0012:3", [], "", "muted")]))
+        page(app, Timeline).slots.show(LanesData([LaneRow(("a-gpu-node-0012", 3), "a-gpu-node-0012:3", [], "", "muted")]))
         await pilot.pause()
         assert any("…pu-node-0012:3" in row for row in text_grid(app))
 
@@ -737,7 +775,7 @@ async def test_no_panel_puts_display_text_where_it_has_figures(open_app: OpenApp
     words = {
         "kind", "phase", "series", "run", "state", "part", "what", "host", "detail", "cause", "node", "group", "key", "law",
         "parameter", "who", "text", "evidence", "try", "gain_of", "pattern", "severity", "stream", "measure", "unit", "better",
-        "session", "name", "command", "trouble", "reading", "value", "refused", "line", "uuid",
+        "session", "name", "command", "trouble", "reading", "value", "refused", "line", "uuid", "differs_in",
     }  # fmt: skip
     async with open_app(RUNNING, size=(160, 50)) as (app, pilot, _):
         for name in (*OWN, "node", "against", "sessions"):
@@ -808,7 +846,32 @@ async def test_y_copies_the_selected_row(open_app: OpenApp) -> None:
         assert app.clipboard.startswith("5\tnode-001\t")
         assert "copied 1 line" in app.cockpit.note
         await pilot.press("f7", "y")
-        assert app.clipboard.count("\n") > 3
+        assert app.clipboard.startswith("time\tseverity\t") and app.clipboard.count("\n") > 3
+        await pilot.press("g", "y")
+        first = app.state.log[0]
+        assert app.clipboard.split("\t")[:2] == [clock(first.at), first.severity]
+        await pilot.press("f4", "2", "y")
+        names, *rows = [line.split("\t") for line in app.clipboard.splitlines()]
+        assert names == ["series", "at_s", "late_s", "low", "high"] and {len(row) for row in rows} == {5}
+        assert not any("e-" in cell for row in rows for cell in row[1:])
+
+
+async def test_ranks_are_filtered_by_what_the_heads_of_their_columns_say(open_app: OpenApp, text_grid: Grid) -> None:
+    async with open_app(RUNNING, size=(120, 40)) as (app, pilot, _):
+        await pilot.press("f4")
+        shown, ranks = page(app, Ranks), page(app, Ranks).table
+        slowest = max(row.recent.step_s * 1e3 for row in app.cockpit.facts.ranks.values() if row.recent)
+        for text, passes in (
+            (f"step ms<={slowest + 1:.3f}", 16), ("step_ms>1e6", 0), ("differs by>20", 1), ("differs_in~input", 1),
+            ("compute", 15),
+        ):  # fmt: skip
+            shown.set_filter(text)
+            assert len(ranks.model.keys) == passes, text
+        assert set(ranks.records()[0]) >= {"step_ms", "differs_in", "differs_by_ms"}
+        await pilot.press("f2", "4")
+        app.cockpit.page.set_filter("differs by>20")
+        await pilot.pause()
+        assert any("1 of 16" in row for row in text_grid(app))
 
 
 def test_the_timeline_lists_when_a_host_did_not_answer() -> None:

@@ -124,7 +124,7 @@ def assert_restored(terminal: Terminal) -> None:
     assert terminal.settings() == terminal.before
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT])
 def test_a_signal_stops_the_job_ends_with_128_plus_n_and_gives_the_terminal_back(
     start: Callable[..., Terminal], number: int
 ) -> None:
@@ -265,11 +265,21 @@ def test_what_cannot_be_opened_is_told_once_the_terminal_is_given_back(
     assert says in after
 
 
-def test_a_signal_before_the_app_is_loaded_gives_the_terminal_back(start: Callable[..., Terminal]) -> None:
+def test_what_is_typed_before_the_app_is_loaded_is_not_seen_and_acts_then(start: Callable[..., Terminal]) -> None:
     terminal = start("replay", "--demo", program=DISTMON)
     terminal.read_until(lambda output: b"opening" in output)
-    os.kill(terminal.pid, signal.SIGTERM)
-    assert os.waitstatus_to_exitcode(terminal.wait()) in (-signal.SIGTERM, 128 + signal.SIGTERM)
+    os.write(terminal.master, b"\x1bOR~~q")
+    assert os.waitstatus_to_exitcode(terminal.wait()) == 0
+    assert_restored(terminal)
+    assert b"^[OR" not in terminal.output and b"~~" not in terminal.output
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGQUIT])
+def test_a_signal_before_the_app_is_loaded_gives_the_terminal_back(start: Callable[..., Terminal], number: int) -> None:
+    terminal = start("replay", "--demo", program=DISTMON)
+    terminal.read_until(lambda output: b"opening" in output)
+    os.kill(terminal.pid, number)
+    assert os.waitstatus_to_exitcode(terminal.wait()) in (-number, 128 + number)
     assert_restored(terminal)
 
 

@@ -8,7 +8,7 @@ from operator import itemgetter
 
 from distmon.core.measures import ALL_PHASES, RankRow
 from distmon.core.printable import clean
-from distmon.core.recent import Difference
+from distmon.core.recent import Difference, differences
 from distmon.tui.format import MISSING, compact, milliseconds
 from distmon.tui.view.facts import Facts
 from distmon.tui.view.filters import read_filter
@@ -55,27 +55,34 @@ _SORT_VALUES: dict[str, Callable[[RankRow], float | str | None]] = {
 }
 
 
-FIELDS = ("rank", "host", "state", "step", "epoch", "ms", "input", "compute", "comm", "optim", "rest", "late", "samples")
+FIELDS = (
+    "rank", "host", "state", "step", "epoch", "step_ms", "input", "compute", "comm", "optim", "rest", "late", "samples",
+    "differs_in", "differs_by",
+)  # fmt: skip
 """What a filter can ask of a rank; times in ms, as in the table."""
 
 
-def fields(facts: Facts, row: RankRow) -> dict[str, float | int | str | None]:
+def fields(facts: Facts, row: RankRow, differing: Mapping[int, Difference]) -> dict[str, float | int | str | None]:
     """A rank's FIELDS."""
     recent = row.recent
     phases = [recent.phase(name) if recent else None for name in ALL_PHASES]
     times = [None if s is None else s * 1e3 for s in (recent.step_s if recent else None, *phases, row.lateness_s)]
     state = state_of(facts, row)
-    return dict(zip(FIELDS, (row.rank, row.host, state, row.step, row.epoch, *times, row.samples_per_s), strict=True))
+    found = differing.get(row.rank)
+    differs = (None, None) if found is None else (PHASE_NAMES[found.phase], found.by_s * 1e3)
+    values = (row.rank, row.host, state, row.step, row.epoch, *times, row.samples_per_s, *differs)
+    return dict(zip(FIELDS, values, strict=True))
 
 
-_UNITS = {"ms": "step_ms", "samples": "samples_per_s"} | {
-    name: f"{name}_ms" for name in ("input", "compute", "comm", "optim", "rest", "late")
+_UNITS = {"samples": "samples_per_s"} | {
+    name: f"{name}_ms" for name in ("input", "compute", "comm", "optim", "rest", "late", "differs_by")
 }
 
 
 def figures(facts: Facts, ranks: Sequence[int]) -> list[dict[str, object]]:
     """The FIELDS of ranks for a file, with their units in the names."""
-    found = (fields(facts, facts.ranks[rank]) for rank in ranks)
+    differing = differences(facts.ranks.values())
+    found = (fields(facts, facts.ranks[rank], differing) for rank in ranks)
     return [{_UNITS.get(name, name): value for name, value in row.items()} for row in found]
 
 
@@ -102,13 +109,16 @@ def ordered(
 ) -> list[int]:
     """Ranks that pass the filter, by a column; those without a value come last either way."""
     wanted = read_filter(text, FIELDS)
-    value = _SORT_VALUES[column] if column != "differs" else _difference(differing or {})
     rows: Iterable[RankRow] = facts.ranks.values()
+    if differing is None:
+        differing = differences(rows) if "differs" in text else {}
+    value = _SORT_VALUES[column] if column != "differs" else _difference(differing)
     if wanted or problems:
         rows = [
             row
             for row in rows
-            if (not wanted or wanted.passes(fields(facts, row), str(row.rank))) and (not problems or is_problem(facts, row))
+            if (not problems or is_problem(facts, row))
+            and (not wanted or wanted.passes(fields(facts, row, differing), str(row.rank)))
         ]
     if column == "rank":
         return sorted((row.rank for row in rows), reverse=descending)
