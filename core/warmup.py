@@ -2,15 +2,19 @@
 
 Method: the leading run of outliers against what follows (compilation, caches, queued steps that look fast), then changepoints of
 log step time (PELT: Killick et al., JASA 2012) on medians of bins that widen along the run, after a Hampel filter that hides
-single stalls from the search. Classes are those of Barrett et al. (OOPSLA 2017), but a level that had held before ends the
-warm-up where it first did. docs/statistics.md says how often it is right.
+single stalls from the search. Where neighbours change between the levels found, as with two sizes of batches, these are how the
+steps are spread, and no levels: the search is made once more, on means, with that spread as the noise. Classes are those of
+Barrett et al. (OOPSLA 2017), but a level that had held before ends the warm-up where it first did. docs/statistics.md says how
+often it is right.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
 from itertools import chain, pairwise
+from statistics import fmean
 from typing import Literal, NamedTuple
 
 from msgspec import Struct, structs
@@ -45,6 +49,10 @@ _TENTHS_TO_SIGMA = 1 / 2.5631
 
 _OUTLYING = math.log(1.1)
 """Steps at the start that are no outliers of the noise alone differ by so much."""
+_COMMON = 0.05
+"""A step at the start is no outlier where this share of the second half of the run is like it."""
+_MIXED = 0.15
+"""Levels between which neighbours change so often are values that the steps have by turns."""
 _LEADING = 0.1
 """Levels at the start of a run without a steady state are left out of its means where they end within this share of it."""
 
@@ -131,20 +139,31 @@ def of_merged(found: Warmup, width: int) -> Warmup:
 def _leading_outliers(logs: list[float]) -> int:
     """How many steps at the start differ from the window that follows each, and from most of the run.
 
-    It ends at three that do not, or at the first step already: a stall later on is no warm-up.
+    It ends at three that do not, or at the first step already: a stall later on is no warm-up. Nor is what is common later on.
     """
     end = calm = 0
     usual = median(logs) or 0.0
+    later = sorted(logs[len(logs) // 2 :])
     for i, value in enumerate(logs[:-3]):
         ahead = logs[i + 1 : i + 1 + _WINDOW]
         centre, spread = _centre_and_spread(ahead)
-        if min(abs(value - centre), abs(value - usual)) > max(5 * spread, _OUTLYING):
+        apart = min(abs(value - centre), abs(value - usual))
+        if apart > max(5 * spread, _OUTLYING) and _share_near(later, value, apart / 2) < _COMMON:
             end, calm = i + 1, 0
         else:
             calm += 1
             if calm == 3 or end == 0:
                 break
     return end
+
+
+def _share_near(ordered: list[float], value: float, reach: float) -> float:
+    """Of sorted values, those less than `reach` from one."""
+    return (bisect_left(ordered, value + reach) - bisect_right(ordered, value - reach)) / len(ordered)
+
+
+def _median(values: Sequence[float]) -> float:
+    return median(values) or 0.0
 
 
 def _centre_and_spread(values: Sequence[float]) -> tuple[float, float]:
@@ -156,12 +175,29 @@ def _last_level(logs: list[float]) -> _Found:
     """What the levels of a series make of it."""
     if len(logs) < 2 * MIN_STEPS:
         return _Found("flat")
+    if _alternates(logs):
+        pairs = _last_level([fmean(pair) for pair in zip(logs[::2], logs[1::2], strict=False)])
+        spells = [(2 * first, 2 * end) for first, end in pairs.spells]
+        return _Found(pairs.shape, 2 * pairs.steps, 2 * pairs.steady_from, spells)
     own, factor = _noise(logs)
-    found = _levels(logs, own, factor)
+    levels = _levels(logs, own, factor)
+    found = levels.found()
     apart = own * 2 / (factor + 1)  # half the variance of the difference of neighbours: own (1 - rho)
     if found.shape == "flat" and len(logs) < _FEW and _spread(logs, own) > _WIDEST * math.sqrt(apart):
-        return _levels(logs, apart, 1.0)
-    return found
+        levels = _levels(logs, apart, 1.0)
+        found = levels.found()
+    if (found.shape == "flat" and not found.spells) or levels.mixed(logs) < _MIXED:
+        return found
+    reach = 4 * math.sqrt(own)
+    low, high = min(levels.values) - reach, max(levels.values) + reach
+    cut = [min(max(value, low), high) for value in logs]
+    return _levels(cut, *_noise(cut, spread_out=True), spread_out=True).found()
+
+
+def _alternates(logs: list[float]) -> bool:
+    """Whether every other step is of its own level."""
+    one, two = (sorted(abs(b - a) for a, b in zip(logs, logs[lag:], strict=False)) for lag in (1, 2))
+    return (quantile(one, 0.25) or 0.0) > 2 * (quantile(two, 0.75) or 0.0)
 
 
 def _spread(logs: list[float], own: float) -> float:
@@ -170,32 +206,23 @@ def _spread(logs: list[float], own: float) -> float:
     return _TENTHS_TO_SIGMA * ((quantile(ordered, 0.9) or 0.0) - (quantile(ordered, 0.1) or 0.0))
 
 
-def _levels(logs: list[float], own: float, factor: float) -> _Found:
-    """`_last_level` for steps of such a variance, and such a factor by which that of sums is more than of independent steps."""
-    starts, points, weights = _bins(logs)
-    variance, half = own * factor, len(logs) // 2
+def _levels(logs: list[float], own: float, factor: float, *, spread_out: bool = False) -> _Levels:
+    """Those of steps of such a variance, and such a factor by which that of sums is more than of independent steps.
+
+    Of steps that are spread out otherwise than a bell they are means.
+    """
+    centre = fmean if spread_out else _median
+    starts, points, weights = _bins(logs, centre)
+    variance = own * factor
     calm = _hampel(points, [4 * math.sqrt(own / weight) for weight in weights])
     edges = [*_pelt(calm, weights, 3 * math.log(len(points)) * variance), len(points)]
-    found = _Levels(
+    return _Levels(
         begins=[*(starts[edge] for edge in edges[:-1]), len(logs)],
-        values=[median(points[a:b]) or 0.0 for a, b in pairwise(edges)],
+        values=[centre(points[a:b]) for a, b in pairwise(edges)],
         sizes=[math.fsum(weights[a:b]) for a, b in pairwise(edges)],
         variance=variance,
         same=_SAME_LEVEL * max(1.0, _SHORT / len(logs)),
     )
-    begins, values, last = found.begins, found.values, len(found.values) - 1
-    first, since = found.held_since(last)
-    if begins[first] > half:
-        valley = found.valley(last)
-        if last - valley >= _DRIFT_LEVELS - 1 and begins[valley] <= half:
-            return _Found("slowdown", begins[valley], begins[valley])
-        return _Found("no_steady_state", found.outlying())
-    if since == 0:
-        return _Found("flat", spells=found.spells(since, first))
-    if values[since - 1] > values[last]:
-        return _Found("warmup", begins[since], begins[since], found.spells(since, first))
-    _, fastest = found.held_since(found.valley(since - 1))
-    return _Found("slowdown", begins[fastest], begins[since], found.spells(since, first))
 
 
 class _Levels(NamedTuple):
@@ -208,6 +235,32 @@ class _Levels(NamedTuple):
     """As the weights of bins."""
     variance: float
     same: float
+
+    def found(self) -> _Found:
+        """What they make of the series."""
+        begins, values, last = self.begins, self.values, len(self.values) - 1
+        half = begins[-1] // 2
+        first, since = self.held_since(last)
+        if begins[first] > half:
+            valley = self.valley(last)
+            if last - valley >= _DRIFT_LEVELS - 1 and begins[valley] <= half:
+                return _Found("slowdown", begins[valley], begins[valley])
+            return _Found("no_steady_state", self.outlying())
+        if since == 0:
+            return _Found("flat", spells=self.spells(since, first))
+        if values[since - 1] > values[last]:
+            return _Found("warmup", begins[since], begins[since], self.spells(since, first))
+        _, fastest = self.held_since(self.valley(since - 1))
+        return _Found("slowdown", begins[fastest], begins[since], self.spells(since, first))
+
+    def mixed(self, logs: list[float]) -> float:
+        """Share of neighbours on different sides of the middle between two adjacent levels, by their steps but the stalls."""
+        across: list[bool] = []
+        for i, (one, two) in enumerate(pairwise(self.values)):
+            middle, reach = (one + two) / 2, 2 * abs(one - two)
+            sides = [step > middle for step in logs[self.begins[i] : self.begins[i + 2]] if abs(step - middle) < reach]
+            across += [a != b for a, b in pairwise(sides)]
+        return sum(across) / max(len(across), 1)
 
     def held_since(self, last: int) -> tuple[int, int]:
         """(since which level there is none but that of `last`, up to it; since which that one holds but for spells)."""
@@ -253,20 +306,24 @@ class _Levels(NamedTuple):
         return end
 
 
-def _bins(logs: list[float]) -> tuple[list[int], list[float], list[float]]:
-    """(starts, medians, weights): the weight is the number of single steps whose mean would be known as well as the median."""
+def _bins(logs: list[float], centre: Callable[[Sequence[float]], float]) -> tuple[list[int], list[float], list[float]]:
+    """(starts, centres, weights): the weight is the number of single steps whose mean would be known as well.
+
+    Bins have an odd number of steps: the median of two or four would lie between the values of steps that have two.
+    """
+    efficiency = 1.0 if centre is fmean else 2 / math.pi
     starts, points, weights = [], [], []
     start = 0
     while start < len(logs):
-        end = min(start + max(start // _FINE, 1), len(logs))
+        end = min(start + max(start // _FINE - 1 | 1, 1), len(logs))
         starts.append(start)
-        points.append(median(logs[start:end]) or 0.0)
-        weights.append(1 + 2 / math.pi * (end - start - 1))
+        points.append(centre(logs[start:end]))
+        weights.append(1 + efficiency * (end - start - 1))
         start = end
     return starts, points, weights
 
 
-def _noise(logs: list[float]) -> tuple[float, float]:
+def _noise(logs: list[float], *, spread_out: bool = False) -> tuple[float, float]:
     """Variance of a step, and (1 + rho) / (1 - rho) for its correlation: such noise wanders, and must not look like levels.
 
     rho is how often neighbours within short pieces lie on the same side of the piece's median, but no more than differences two
@@ -274,20 +331,29 @@ def _noise(logs: list[float]) -> tuple[float, float]:
     """
     n = len(logs)
     length = min(max(n // 4, 12), 50)
-    pieces = [_without_stalls(logs[a : a + length]) for a in range(0, n - length + 1, max(length, n // 40))]
+    pieces = [logs[a : a + length] for a in range(0, n - length + 1, max(length, n // 40))]
+    if not spread_out:
+        pieces = [_without_stalls(piece) for piece in pieces]
     same = pairs = 0
     for piece in pieces:
         middle = median(piece) or 0.0
         same += sum((a > middle) == (b > middle) for a, b in pairwise(piece))
         pairs += len(piece) - 1
     rho = math.sin(math.pi / 2 * (2 * same / pairs - 1))
-    spreads = [
-        median(abs(b - a) for piece in pieces for a, b in zip(piece, piece[lag:], strict=False)) or 0.0 for lag in (1, 2, 3)
-    ]
-    one, two, three = (max(_MAD_TO_SIGMA * spread, 1e-4) ** 2 for spread in spreads)
+    square = _mean_square if spread_out else _robust_square
+    differences = ([b - a for piece in pieces for a, b in zip(piece, piece[lag:], strict=False)] for lag in (1, 2, 3))
+    one, two, three = (max(square(apart), 1e-8) for apart in differences)
     farther = ((two / one - 1) + (math.sqrt(max(4 * three / one - 3, 0.0)) - 1) / 2) / 2
     rho = min(max(min(rho + (1 + 4 * rho) / length, farther + _SLACK), 0.0), _MAX_CORRELATION)
     return one / 2 / (1 - rho), (1 + rho) / (1 - rho)
+
+
+def _robust_square(differences: list[float]) -> float:
+    return (_MAD_TO_SIGMA * _median([abs(d) for d in differences])) ** 2
+
+
+def _mean_square(differences: list[float]) -> float:
+    return fmean(d * d for d in differences)
 
 
 def _without_stalls(piece: list[float]) -> list[float]:

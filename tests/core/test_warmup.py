@@ -4,6 +4,7 @@ import json
 import random
 import statistics
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -165,6 +166,45 @@ def test_the_warm_up_before_a_drift_and_before_a_late_change_is_found() -> None:
     assert (found.shape, found.steps) == ("slowdown", 30)
     late = find_warmup(levels(1_000, 0.01, (0, 6.0), (30, 1.0), (700, 1.3)))
     assert (late.shape, late.steps, late.leading_steps) == ("no_steady_state", None, 30)
+
+
+SLOW_STEPS: dict[str, tuple[float, Callable[[random.Random, int], bool]]] = {
+    "a coin's": (2.0, lambda rng, i: rng.random() < 0.5),
+    "a coin's, 1.3 times": (1.3, lambda rng, i: rng.random() < 0.5),
+    "one in four": (1.5, lambda rng, i: rng.random() < 0.25),
+    "three in four": (2.0, lambda rng, i: rng.random() < 0.75),
+    "every second": (2.0, lambda rng, i: i % 2 == 1),
+    "every third": (2.0, lambda rng, i: i % 3 == 2),
+    "every fourth": (4.0, lambda rng, i: i % 4 == 3),
+    "every fourth from the first on": (4.0, lambda rng, i: i % 4 == 0),
+}
+"""How many times as long they take, and which they are."""
+
+
+def of_two_values(slow: str, steps: int, seed: int) -> list[float]:
+    rng = random.Random(f"{slow} {steps} {seed}")
+    factor, is_slow = SLOW_STEPS[slow]
+    return [0.1 * (factor if is_slow(rng, i) else 1.0) * rng.lognormvariate(0, 0.02) for i in range(steps)]
+
+
+@pytest.mark.parametrize("steps", [100, 200, 300, 1_000])
+@pytest.mark.parametrize("slow", SLOW_STEPS)
+def test_steps_of_two_values_are_flat(slow: str, steps: int) -> None:
+    found = [find_warmup(of_two_values(slow, steps, seed)) for seed in range(20)]
+    assert sum(f.shape == "flat" and not f.spells for f in found) >= 19
+
+
+@pytest.mark.parametrize("slow", SLOW_STEPS)
+def test_a_change_of_level_in_steps_of_two_values_is_found(slow: str) -> None:
+    for seed in range(5):
+        values = of_two_values(slow, 300, seed)
+        late = find_warmup([value * (1.5 if i >= 210 else 1.0) for i, value in enumerate(values)])
+        assert late.shape == "no_steady_state"
+        plateau = find_warmup([value * (3.0 if i < 60 else 1.0) for i, value in enumerate(values)])
+        assert plateau.shape == "warmup"
+        assert plateau.steps == pytest.approx(60, abs=4)
+        first = find_warmup([values[0] * 30, *values[1:]])
+        assert (first.shape, first.steps) == ("warmup", 1)
 
 
 @given(st.lists(st.floats(1e-6, 1e3), max_size=300))
