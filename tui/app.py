@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual.app import App, SystemCommand
-from textual.events import Event, InputEvent
+from textual.events import Event, InputEvent, Key
 from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.strip import Strip
@@ -140,6 +140,10 @@ class DistmonApp(App[int]):
         self.set_interval(FRAME_S, self.frame)
         self.call_after_refresh(freeze_garbage)
         self.call_after_refresh(self._read_settings)
+
+    async def on_key(self, event: Key) -> None:
+        if await self.cockpit.early(event.key):
+            event.prevent_default()
 
     async def on_event(self, event: Event) -> None:
         """What is typed or clicked while the app ends is for nobody: there may be no screen left that takes it."""

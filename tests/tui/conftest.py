@@ -211,7 +211,7 @@ async def _settle(pilot: Pilot[int]) -> None:
         focused, now = app.screen.focused, style_grid(app)
         covered = bool(app.cockpit.helping or app.cockpit.question)  # which has the keys itself
         has_keys = covered or (focused is not None and focused.has_focus and focused.display)
-        if has_keys and now == before and not app.cockpit.page._wants_focus:
+        if has_keys and now == before and not app.cockpit.page.wants_focus:
             return
         before = now if has_keys else []
 
@@ -230,7 +230,7 @@ def settled(pilot: Pilot[int], act: Callable[..., Awaitable[object]]) -> Callabl
         for round_ in range(200):
             await pilot.pause()
             # A page that was just made takes the keys only when it has its place.
-            if round_ and not (isinstance(app, DistmonApp) and app.is_running and app.cockpit.page._wants_focus):
+            if round_ and not (isinstance(app, DistmonApp) and app.is_running and app.cockpit.page.wants_focus):
                 break
         return result
 

@@ -138,6 +138,7 @@ async def test_from_the_recordings_beside_the_session_or_beside_the_base(
 ) -> None:
     async with open_app(OURS, size=(140, 40)) as (app, pilot, _):
         await pilot.press("o")
+        await app.workers.wait_for_complete()
         await settle(pilot)
         await pilot.press("down", "i")
         await read(app, pilot)
@@ -146,6 +147,7 @@ async def test_from_the_recordings_beside_the_session_or_beside_the_base(
     for job in (None, fake_job()):
         async with open_app(OURS, size=(140, 40), job=job) as (app, pilot, _):
             await pilot.press("o")
+            await app.workers.wait_for_complete()
             await settle(pilot)
             await pilot.press("down", "b", "down", "i")
             await pilot.pause()

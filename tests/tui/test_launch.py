@@ -345,6 +345,24 @@ async def test_letters_are_written_and_escape_goes_back(open_app: OpenApp, settl
         assert app.cockpit.page.screen_name == "overview"
 
 
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("size", [(40, 12), (40, 30), (75, 24), (76, 24)], ids=lambda s: f"{s[0]}x{s[1]}")
+async def test_each_field_and_button_is_on_the_screen_when_it_has_the_keys(
+    open_app: OpenApp, settle: Settle, size: tuple[int, int]
+) -> None:
+    async with open_app(size=size) as (app, pilot, _):
+        await pilot.press("J")
+        await settle(pilot)
+        page = app.cockpit.page
+        assert isinstance(page, Launch)
+        for part in page.form.ring:
+            app.cockpit.set_focus(part)
+            await settle(pilot)
+            place = part.region
+            assert place.width >= 5 and place.height == 1 and page.form.region.contains_region(place), (part, place)
+        assert page.form.inputs["interface"].region.width >= 16
+
+
 @pytest.mark.parametrize(
     ("word", "path"),
     [("tr", "train.py"), ("./tr", "./train.py"), ("da", "data/"), *((w, None) for w in ("train.py", "no", "", "no/x", "~no/x"))],

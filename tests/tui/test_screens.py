@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from xml.etree import ElementTree
 
 import pytest
+from textual.pilot import Pilot
 
 from distmon.core import events as ev
 from distmon.core.events import AnyEvent
@@ -18,7 +20,7 @@ from distmon.core.steady import SteadySpeed
 from distmon.core.synthetic import Script, session
 from distmon.tui.app import DistmonApp
 from distmon.tui.bindings import COMMANDS
-from distmon.tui.format import clock
+from distmon.tui.format import clock, size
 from distmon.tui.screens.logs import Events, Logs
 from distmon.tui.screens.node import NodeDetail
 from distmon.tui.screens.nodes import Nodes
@@ -40,7 +42,7 @@ from distmon.tui.widgets.rows import RowsPanel
 from distmon.tui.widgets.text_panel import TextPanel
 
 if TYPE_CHECKING:
-    from tests.tui.conftest import FakePlayer, Grid, OpenApp
+    from tests.tui.conftest import FakePlayer, Grid, OpenApp, Settle
 
 P = TypeVar("P", bound=Page)
 SCRIPT = Script(ranks=16, nodes=4, seconds=40, slow_rank=5, delay_s=0.03, gpus_per_node=2)
@@ -678,6 +680,7 @@ async def test_scaling_reads_a_recording_beside_the_screen_and_compares(
     (folder / "broken.jsonl").write_text("not a recording\n")
     async with open_app(RUNNING, size=(120, 40)) as (app, pilot, _):
         await pilot.press("f5")
+        await app.workers.wait_for_complete()
         scaling = page(app, ScalingPage)
         for name in ("half", "broken"):
             scaling.table.select(str(folder / f"{name}.jsonl"))
@@ -686,12 +689,96 @@ async def test_scaling_reads_a_recording_beside_the_screen_and_compares(
             await pilot.pause()
         row = next(row for row in text_grid(app) if "this session" in row)
         assert "2.00x" in row and "100%" in row
-        assert any("against half.jsonl" in row for row in text_grid(app))
+        assert any("against half of" in row for row in text_grid(app))
         await pilot.press("b")
         assert "read first" in app.cockpit.note
         scaling.table.select("")
         await pilot.press("b")
         assert any("against this session" in row for row in text_grid(app))
+
+
+async def test_scaling_lists_the_recordings_that_there_are_by_their_jobs_and_when_they_began(
+    open_app: OpenApp, settle: Settle, text_grid: Grid, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Opened before there is any; one comes, is read and goes; keys that come while the list is read wait for it."""
+    from distmon.replay.recorder import Recorder
+
+    monkeypatch.setattr("distmon.tui.screens.scaling.LOOK_EVERY_S", 0.02)
+    folder = tmp_path / "state" / "distmon" / "sessions"
+    made = [folder / f"2026-11-29T17-0{n}-00-torch-digits-{n}6c003fd5d00.jsonl.zst" for n in range(3)]
+
+    def write(number: int) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        with Recorder(made[number]) as recorder:
+            for event in session(Script(ranks=8, nodes=2, seconds=40, start=SCRIPT.start + 61 * number)):
+                recorder.write(event)
+
+    async def listed(app: DistmonApp, pilot: Pilot[int], *numbers: int) -> list[str]:
+        scaling = page(app, ScalingPage)
+        for _ in range(500):
+            await pilot.pause(0.01)
+            if set(scaling._runs) == {"", *(str(made[n]) for n in numbers)}:
+                await settle(pilot)
+                return [row for row in text_grid(app) if "torch-digits" in row]
+        raise AssertionError(list(scaling._runs))
+
+    async with open_app(RUNNING, size=(80, 24)) as (app, pilot, _):
+        await pilot.press("f5")
+        await listed(app, pilot)
+        write(0)
+        write(1)
+        rows = await listed(app, pilot, 0, 1)
+        assert all("torch-digits " in row and "Enter: read" in row for row in rows)
+        moments = [time.strftime("%m-%d %H:%M:%S", time.localtime(SCRIPT.start + 61 * n)) for n in (1, 0)]
+        assert [moment in row for moment, row in zip(moments, rows, strict=True)] == [True, True]
+        scaling = page(app, ScalingPage)
+        scaling.table.select(str(made[0]))
+        await pilot.press("enter", "b")
+        while scaling._runs[str(made[0])].speed is None:
+            await pilot.pause(0.01)
+        await pilot.press("b")
+        assert scaling.baseline == str(made[0]) and any(f"against torch-digits of {moments[1]}" in row for row in text_grid(app))
+        await pilot.press("f2")
+        made[0].unlink()
+        write(2)
+        await pilot.press("f5")
+        assert not any("Enter: read" in row and moments[1] in row for row in await listed(app, pilot, 1, 2))
+        assert scaling.baseline is None and not any("against torch-digits" in row for row in text_grid(app))
+        made[1].write_text("")
+        scaling.table.select(str(made[1]))
+        await pilot.press("enter")
+        while scaling._runs[str(made[1])].state in ("reading", "Enter: read"):
+            await pilot.pause(0.01)
+        await settle(pilot)
+        assert any("holds no" in row for row in text_grid(app)), "the sentence begins with what is wrong, not with the path"
+
+
+async def test_the_narrowest_screens_have_what_matters_most(open_app: OpenApp, settle: Settle, text_grid: Grid) -> None:
+    """What and who holds the job back, speeds and speedups, and a node's figures rather than bars of them."""
+    async with open_app(RUNNING, size=(40, 12)) as (app, pilot, _):
+        await pilot.press("f9")
+        row = next(row for row in text_grid(app) if "straggler" in row)
+        assert "rank 5 is late by" in row
+        await pilot.press("f5")
+        await app.workers.wait_for_complete()
+        scaling = page(app, ScalingPage)
+        scaling._runs["half"] = Run("half", SteadySpeed(ranks=8, samples_per_s=50.0), "")
+        scaling.redraw()
+        head, row = (next(row for row in text_grid(app) if word in row) for word in ("speedup", "this"))
+        assert "ranks" in head and "sampl" in head and "effic" in head and " 16 " in row and "x " in row and "% " in row
+        node = next(iter(app.state.nodes.values()))
+        assert node.sample is not None
+        app.cockpit.go("node", node.node)
+        await settle(pilot)
+        await pilot.press("6")
+        rows = text_grid(app)
+        for name in ("cpu", "memory", "gpu 0"):
+            assert any(row.startswith(f" {name} ") and "% " in row and "━" in row for row in rows), (name, rows)
+        memory = next(row for row in rows if row.startswith(" memory "))
+        assert memory.rstrip(" ┃").endswith(size(node.sample.memory_total_bytes))
+        await pilot.press("A")
+        told = " ".join(" ".join(row.split()) for row in text_grid(app))
+        assert "2 measures" in told and "o lists the recordings, and i there puts the selected one here" in told
 
 
 def test_the_speedup_of_many_ranks_is_written_whole() -> None:
@@ -727,7 +814,7 @@ async def test_scaling_lists_the_runs_of_sweeps_and_how_far_they_are(
                 await pilot.press("enter")
                 await app.workers.wait_for_complete()
                 await pilot.pause()
-                assert any("against sweep-x/np1-run1.jsonl.zst" in row for row in text_grid(app))
+                assert any("against sweep-x/np1-run1" in row for row in text_grid(app))
 
 
 # --- out of the screen --------------------------------------------------------------------------------------------
@@ -776,6 +863,7 @@ async def test_no_panel_puts_display_text_where_it_has_figures(open_app: OpenApp
         "kind", "phase", "series", "run", "state", "part", "what", "host", "detail", "cause", "node", "group", "key", "law",
         "parameter", "who", "text", "evidence", "try", "gain_of", "pattern", "severity", "stream", "measure", "unit", "better",
         "session", "name", "command", "trouble", "reading", "value", "refused", "line", "uuid", "differs_in",
+        "file",
     }  # fmt: skip
     async with open_app(RUNNING, size=(160, 50)) as (app, pilot, _):
         for name in (*OWN, "node", "against", "sessions"):

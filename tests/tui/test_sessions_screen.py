@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import msgspec
 import pytest
+from textual.events import Key
 
-from distmon.core.events import AnyEvent, JobEnded, SessionEnded
+from distmon.core.events import AnyEvent, JobEnded, JobStarted, SessionEnded
+from distmon.core.measures import elapsed
 from distmon.core.synthetic import Script, session
+from distmon.replay.glance import Glance, glances
 from distmon.replay.index import index_path
 from distmon.replay.marks import NamedMark, marks_path, save_marks
 from distmon.replay.recorder import Recorder
+from distmon.tui.format import duration
 from distmon.tui.screens.sessions import Sessions
+from tests.tui.conftest import folded
 
 if TYPE_CHECKING:
     from tests.tui.conftest import FakeJob, Grid, OpenApp, Settle
@@ -50,6 +58,7 @@ def two(folder: Path) -> list[Path]:
 async def test_without_recordings_it_says_how_to_make_one(open_app: OpenApp, settle: Settle, text_grid: Grid) -> None:
     async with open_app() as (app, pilot, _):
         await pilot.press("o")
+        await app.workers.wait_for_complete()
         await settle(pilot)
         assert isinstance(app.cockpit.page, Sessions)
         assert any("distmon run makes one" in row for row in text_grid(app))
@@ -64,10 +73,11 @@ async def test_it_lists_the_newest_first_and_says_what_cannot_be_opened(
     os.utime(folder / "2026-01-01-odd.jsonl", (1, 1))
     async with open_app(size=(160, 40)) as (app, pilot, _):
         await pilot.press("o")
+        await app.workers.wait_for_complete()
         await settle(pilot)
         rows = [row for row in text_grid(app) if "2026-01-0" in row]
         assert ["slow" in rows[0], "fast" in rows[1], "odd" in rows[2]] == [True] * 3
-        assert "train.py" in rows[0] and "3:20" in rows[0] and "not a distmon session" in rows[2]
+        assert "train.py" in rows[0] and "0:31" in rows[0] and "not a distmon session" in rows[2]
         await pilot.press("down", "G", "enter")
         assert app.wanted is None and "not a distmon session" in text_grid(app)[-1]
 
@@ -82,6 +92,7 @@ async def test_when_it_was_last_written_and_both_ends_of_a_long_name_are_shown(
         os.utime(long, (1_700_086_400, 1_700_086_400))
     async with open_app(size=(120, 40)) as (app, pilot, _):
         await pilot.press("o")
+        await app.workers.wait_for_complete()
         await settle(pilot)
         rows = text_grid(app)
         shown = [row for row in rows if "2026-01-04" in row and "…" in row]
@@ -127,10 +138,76 @@ async def test_at_80_columns_the_jobs_names_and_how_they_ended_are_shown(
         assert any("train-running " in row and "▲ cut off" in row for row in text_grid(app))
 
 
+async def test_a_recording_ran_as_long_as_its_job_did_whenever_it_was_written(
+    open_app: OpenApp, settle: Settle, text_grid: Grid, folder: Path, two: list[Path]
+) -> None:
+    """A copy is written long after its job; a recording that was cut off goes up to what was written last into it."""
+    cut = folder / "2026-01-04-cut.jsonl"
+    with Recorder(cut) as recorder:
+        for event in EVENTS[: len(EVENTS) // 2]:
+            recorder.write(event)
+    lasted = max(event.at for event in EVENTS[: len(EVENTS) // 2]) - next(e.at for e in EVENTS if isinstance(e, JobStarted))
+    for path in (two[0], cut):
+        os.utime(path, (1_796_000_000, 1_796_000_000))
+    state = folded(EVENTS)
+    async with open_app(size=(80, 24)) as (app, pilot, _):
+        await pilot.press("o")
+        await app.workers.wait_for_complete()
+        await settle(pilot)
+        row = {name: next(row for row in text_grid(app) if f"-{name} " in row) for name in ("fast", "cut")}
+        assert f" {duration(elapsed(state))} " in row["fast"] and "✔ ended" in row["fast"]
+        assert f" {duration(lasted)} " in row["cut"] and "▲ cut off" in row["cut"]
+        records = {str(record["name"]): record for record in app.cockpit.page.panels["recordings"].records()}
+        assert records[two[0].name]["ran_s"] == elapsed(state)
+
+
+async def test_keys_that_come_while_the_list_is_read_act_on_it_when_it_is_there(
+    open_app: OpenApp, settle: Settle, text_grid: Grid, two: list[Path]
+) -> None:
+    may_read = threading.Event()
+
+    def slowly(folder: Path, most: int, known: Mapping[str, Glance]) -> dict[str, Glance]:
+        assert may_read.wait(20)
+        return glances(folder, most, known)
+
+    with patch("distmon.tui.screens.sessions.glances", slowly):
+        async with open_app(size=(140, 40)) as (app, pilot, _):
+            await pilot.press("o", "G", "X")
+            assert not app.cockpit.question and any("reading the list" in row for row in text_grid(app))
+            may_read.set()
+            await app.workers.wait_for_complete()
+            await settle(pilot)
+            assert "Delete 2026-01-02-fast" in app.cockpit.question
+            await pilot.press("n")
+            may_read.clear()
+            await pilot.press("f2", "o", "g", "X")
+            assert "Delete 2026-01-03-slow" in app.cockpit.question, "what was read before is there at once"
+            may_read.set()
+        may_read.clear()
+        async with open_app(size=(140, 40)) as (app, pilot, _):
+            await pilot.press("o", "X", "f2")
+            may_read.set()
+            await app.workers.wait_for_complete()
+            await settle(pilot)
+            assert not app.cockpit.question, "who has gone elsewhere is asked nothing"
+
+
+@pytest.mark.usefixtures("two")
+async def test_keys_typed_at_once_reach_the_screen_that_the_first_of_them_goes_to(open_app: OpenApp, settle: Settle) -> None:
+    async with open_app(size=(140, 40)) as (app, pilot, _):
+        for key in "oGX":
+            app.post_message(Key(key, key))
+        await settle(pilot)
+        await app.workers.wait_for_complete()
+        await settle(pilot)
+        assert "Delete 2026-01-02-fast" in app.cockpit.question
+
+
 @pytest.mark.usefixtures("two")
 async def test_report_and_comparison_are_those_of_the_command_line(open_app: OpenApp, settle: Settle, text_grid: Grid) -> None:
     async with open_app(size=(140, 50)) as (app, pilot, _):
         await pilot.press("o")
+        await app.workers.wait_for_complete()
         await settle(pilot)
         await pilot.press("down", "r")
         await app.workers.wait_for_complete()
@@ -152,6 +229,7 @@ async def test_delete_asks_and_takes_index_and_marks_along(
 ) -> None:
     async with open_app(size=(140, 40)) as (app, pilot, _):
         await pilot.press("o")
+        await app.workers.wait_for_complete()
         await settle(pilot)
         await pilot.press("down", "X")
         assert "Delete 2026-01-03-slow" in app.cockpit.question
@@ -169,6 +247,7 @@ async def test_the_session_on_the_screen_is_not_deleted(
 ) -> None:
     async with open_app(EVENTS, size=(140, 40)) as (app, pilot, _):
         await pilot.press("o")
+        await app.workers.wait_for_complete()
         await settle(pilot)
         await pilot.press("down", "G", "X")
         assert not app.cockpit.question and "the session on the screen" in text_grid(app)[-1]
@@ -180,12 +259,14 @@ async def test_enter_leaves_for_the_recording_but_not_from_a_job(
 ) -> None:
     async with open_app(job=fake_job(), size=(140, 40)) as (app, pilot, _):
         await pilot.press("o")
+        await app.workers.wait_for_complete()
         await settle(pilot)
         await pilot.press("down", "enter")
         await pilot.pause()
         assert app.wanted is None and "in another terminal: distmon replay" in text_grid(app)[-1]
     async with open_app(size=(140, 40)) as (app, pilot, _):
         await pilot.press("o")
+        await app.workers.wait_for_complete()
         await settle(pilot)
         await pilot.press("down", "enter")
         await pilot.pause()

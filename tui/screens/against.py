@@ -42,7 +42,7 @@ class AgainstPage(Page):
         super().__init__(frame, name)
         self.choices.focused = "measures"
         self.words = TextPanel("A and B", 1, id="words")
-        self.table: Table[str] = Table("measures", 2, view.COLUMNS, empty="nothing was measured yet", id="measures")
+        self.table: Table[str] = Table("measures", 2, view.COLUMNS, empty=view.UNMEASURED, id="measures")
         self.chart = Chart("speed", 3, id="speed")
         self.panels = {"words": self.words, "measures": self.table, "speed": self.chart}
         self.locked_by: Lock = "step"
@@ -81,6 +81,7 @@ class AgainstPage(Page):
         self.words.show(partial(view.word_lines, pair, self._trouble), [(f"locked by {self.locked_by}", "accent")])
         by_name: dict[str, Row] = {row.measure.name: row for row in rows}
         self.words.figures = partial(view.side_records, pair)
+        self.table.empty = view.UNMEASURED if self.words.display else view.why_empty(pair, self._trouble)
         self.list_rows(self.table, view.records(by_name), partial(view.cells, by_name))
         if "speed" in shown:
             whole = self._other.whole.curves[self.locked_by] if self._other is not None else []

@@ -302,6 +302,15 @@ class Cockpit(Screen[None]):
             if key == "escape" or key in self._answers:
                 self._answer(key)
 
+    async def early(self, key: str) -> bool:
+        """Does what a key means to a page that has not its place yet, and so not the keys; False where it means nothing there."""
+        if not self.page.wants_focus or self.question or self.helping:
+            return False
+        command = next((c for c in commands_for(self.page.screen_name) if key in c.keys), None)
+        if command is not None:
+            await self.do(command)
+        return command is not None
+
     def _answer(self, key: str) -> None:
         answers, self.question, self._answers = self._answers, "", {}
         self.rearrange()
@@ -430,7 +439,7 @@ class Cockpit(Screen[None]):
         self.page.rearrange()
 
     def action_details(self) -> None:
-        self.page.open_details()
+        self.page.when_there(self.page.open_details)
         self.page_changed()
 
     def action_verdicts(self) -> None:
@@ -511,9 +520,10 @@ class Cockpit(Screen[None]):
                 self.page.redraw(*self.page.TIMED)
 
     def action_navigate(self, where: str) -> None:
-        panel = self.overlays["help"] if self.helping else self.page.focused_panel
-        if panel is not None:
-            panel.navigate(where)
+        if self.helping:
+            self.overlays["help"].navigate(where)
+        else:
+            self.page.when_there(partial(self.page.navigate, where))
 
 
 def _centred(width: int, height: int, wide: int, high: int) -> Box:

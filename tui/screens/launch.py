@@ -33,10 +33,9 @@ from distmon.tui.screens.arrange import Box
 from distmon.tui.screens.page import Frame, Page
 from distmon.tui.view.facts import Facts
 from distmon.tui.view.launch import Planned, plan_caption, plan_lines, said_of
-from distmon.tui.widgets.launch_form import LaunchForm
+from distmon.tui.widgets.launch_form import NARROW, NARROW_ROWS, ROWS, LaunchForm
 from distmon.tui.widgets.text_panel import TextPanel
 
-FORM_ROWS = 8
 PLAN_ROWS = 5
 """With less room than this below the form the plan is not shown."""
 LOOK_AFTER_S = 0.3
@@ -123,9 +122,10 @@ class Launch(Page):
         """What the hosts were last asked about."""
 
     def plan(self, width: int, height: int) -> dict[str, Box]:
-        if height < FORM_ROWS + PLAN_ROWS:
+        rows = NARROW_ROWS if width < NARROW else ROWS
+        if height < rows + PLAN_ROWS:
             return {"form": Box(0, 0, width, height)}
-        return {"form": Box(0, 0, width, FORM_ROWS), "plan": Box(0, FORM_ROWS, width, height - FORM_ROWS)}
+        return {"form": Box(0, 0, width, rows), "plan": Box(0, rows, width, height - rows)}
 
     def on_mount(self) -> None:
         super().on_mount()
@@ -151,9 +151,9 @@ class Launch(Page):
     # --- keys -----------------------------------------------------------------------------------------------------
 
     def _take_wanted_focus(self) -> None:
-        if self._wants_focus and self.is_current:
+        if self.wants_focus and self.is_current:
             self.screen.set_focus(self.form.inputs["command"])
-            self._wants_focus = False
+            self.wants_focus = False
 
     def step_focus(self, step: int) -> None:
         ring = [*self.form.ring, *([self.plan_panel] if self.plan_panel.display else [])]

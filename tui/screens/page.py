@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import partial, wraps
 from typing import ClassVar, Protocol, TypeVar
 
 from textual import events
@@ -25,6 +26,7 @@ from distmon.tui.widgets.rows import Cell, RowsPanel
 from distmon.tui.widgets.table import Table
 
 K = TypeVar("K", bound=Hashable)
+P = TypeVar("P", bound="Page")
 WINDOWS_S = (None, 60.0, 300.0, 900.0)
 """Time windows of charts; None is the whole session."""
 
@@ -72,6 +74,16 @@ class Frame(Protocol):
         ...
 
 
+def on_rows(act: Callable[[P], None]) -> Callable[[P], None]:
+    """Marks an action on rows: while they are read it waits for them."""
+
+    @wraps(act)
+    def acting(page: P) -> None:
+        page.when_there(partial(act, page))
+
+    return acting
+
+
 class Page(Board):
     """One screen: builds its widgets once, says where they go, and draws the facts into those that have a place.
 
@@ -101,7 +113,9 @@ class Page(Board):
         self.panels: dict[str, Panel] = {}
         self.others: list[Widget] = []
         self._arranged_for: object = None
-        self._wants_focus = True
+        self.wants_focus = True
+        self._waiting: list[Callable[[], None]] | None = None
+        """What keys asked of rows that are being read for the first time; None while no rows are waited for."""
 
     # --- for subclasses -------------------------------------------------------------------------------------------
 
@@ -178,6 +192,25 @@ class Page(Board):
         if isinstance(panel, RowsPanel):
             panel.open_selected()
 
+    # --- rows that are read beside the screen ---------------------------------------------------------------------
+
+    def await_rows(self) -> None:
+        """From here on keys that act on rows wait for them."""
+        self._waiting = []
+
+    def when_there(self, act: Callable[[], None]) -> None:
+        """Act on the rows: at once, or when they are there."""
+        if self._waiting is None:
+            act()
+        else:
+            self._waiting.append(act)
+
+    def rows_are_there(self) -> None:
+        """What waited for them is done, unless the user has gone elsewhere."""
+        waiting, self._waiting = self._waiting or [], None
+        for act in waiting if self.display else ():
+            act()
+
     def open_verdicts(self) -> None:
         """What holds the job back."""
         self.frame.go("verdicts")
@@ -239,17 +272,17 @@ class Page(Board):
 
     def take_focus(self) -> None:
         """The page that is turned to has the keys; one that has no place yet takes them when it gets one."""
-        self._wants_focus = True
+        self.wants_focus = True
         self._take_wanted_focus()
 
     def leave_focus(self) -> None:
         """Something else has the keys now."""
-        self._wants_focus = False
+        self.wants_focus = False
 
     def _take_wanted_focus(self) -> None:
-        if self._wants_focus and self.is_current:
+        if self.wants_focus and self.is_current:
             self.focus_panel(self.choices.focused)
-            self._wants_focus = self.screen.focused is not self.panels.get(self.choices.focused)
+            self.wants_focus = self.screen.focused is not self.panels.get(self.choices.focused)
 
     @property
     def is_current(self) -> bool:
@@ -313,6 +346,12 @@ class Page(Board):
         if isinstance(focused, Panel) and focused in self.others:
             return focused
         return self.panels.get(self.choices.focused)
+
+    def navigate(self, where: str) -> None:
+        """One of up, down, page_up, page_down, first, last, in the focused panel."""
+        panel = self.focused_panel
+        if panel is not None:
+            panel.navigate(where)
 
     @property
     def selected_rank(self) -> int | None:

@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
 from textual import work
+from textual.worker import get_current_worker
 
 from distmon.core.errors import DistmonError
 from distmon.core.intervals import over_runs
+from distmon.core.printable import clean
 from distmon.core.scaling import Point, Scaling, scaling
 from distmon.core.state import SessionState
 from distmon.core.steady import SpeedStamp, SteadySpeed, run_speed, speed_stamp, steps_so_far
-from distmon.replay.paths import recordings, sessions_folder
+from distmon.replay.glance import Glance, glances
+from distmon.replay.paths import label, sessions_folder
 from distmon.replay.session_file import load_state
 from distmon.tui.bindings import bindings_for
 from distmon.tui.screens.arrange import Rows
-from distmon.tui.screens.page import Frame, Page
+from distmon.tui.screens.page import Frame, Page, on_rows
 from distmon.tui.sweeps import Progress, sweeps_in
 from distmon.tui.view import scaling as view
 from distmon.tui.view.facts import Facts
 from distmon.tui.view.listing import sorts_of
-from distmon.tui.view.scaling import LIVE, Run
+from distmon.tui.view.scaling import LIVE, UNREAD, Run
+from distmon.tui.view.sessions import name_of
 from distmon.tui.widgets.rows import RowsPanel
 from distmon.tui.widgets.table import Table
 from distmon.tui.widgets.text_panel import TextPanel
@@ -38,7 +41,7 @@ LAW_SIZES = 5
 
 
 class ScalingPage(Page):
-    """Recordings are read one at a time beside the screen, and kept."""
+    """Recordings are listed beside the screen while it is shown, and read there one at a time."""
 
     BINDINGS = bindings_for("scaling")
     SORTS: ClassVar[Mapping[str, tuple[str, ...]]] = {"runs": sorts_of(view.COLUMNS)}
@@ -53,15 +56,24 @@ class ScalingPage(Page):
         self.panels = {"runs": self.table, "bars": self.bars, "laws": self.laws}
         self.baseline: str | None = None
         self._runs = {LIVE: Run("this session")}
-        found = [] if self.frame.rights.served else list(recordings(sessions_folder()))[:LISTED]
-        self._runs |= {str(path): Run(path.name) for path, _ in found}
+        self._known: dict[str, Glance] | None = None
+        """The recordings, once they have been looked for."""
         self._sweeps: list[Progress] = []
-        self._look_at = 0.0
         self._live_stamp: SpeedStamp | None = None
         self._laws: Scaling | None = None
 
     def rows(self, width: int, height: int) -> Rows:
         return [(1, [("runs", 1)]), (1, [("bars", 1), ("laws", 1)])]
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        self.set_interval(LOOK_EVERY_S, self._look)
+
+    def take_focus(self) -> None:
+        if self._known is None and not self.frame.rights.served:
+            self.await_rows()
+        self._look()
+        super().take_focus()
 
     def draw_parts(self, facts: Facts, shown: set[str]) -> None:
         stamp = speed_stamp(facts.state)
@@ -69,10 +81,9 @@ class ScalingPage(Page):
             self._live_stamp = stamp
             speed, why = _speed(facts.state)
             self._runs[LIVE] = replace(self._runs[LIVE], speed=speed, state=why)
-        self._look_for_sweeps()
         baseline = self.baseline if self.baseline is not None else self._smallest()
         caption = view.sweep_words(self._sweeps)
-        caption += [(f"against {self._runs[baseline].name}", "accent")] if baseline is not None else []
+        caption += [(f"against {view.told(self._runs[baseline])}", "accent")] if baseline is not None else []
         records = view.records(self._runs, baseline)
         self.list_rows(self.table, records, partial(view.cells, self._runs, baseline), caption)
         self.bars.figures = lambda: [record for record in records.values() if record["samples_per_s"] is not None]
@@ -80,26 +91,36 @@ class ScalingPage(Page):
         self.laws.figures = partial(view.law_records, self._laws)
         self.laws.show(partial(view.law_lines, self._laws))
 
-    def _look_for_sweeps(self) -> None:
-        """Sweeps of the folder in which this view was started: their runs are in the list as they come."""
-        if self.frame.rights.served or time.monotonic() < self._look_at:
-            return
-        self._look_at = time.monotonic() + LOOK_EVERY_S
-        self._read_sweeps(Path.cwd())
+    def _look(self) -> None:
+        """The recordings, and sweeps of the folder in which this view was started: runs come and go with their files."""
+        if self.display and not self.frame.rights.served:
+            self._look_beside(Path.cwd(), self._known or {}, self._read_speeds())
 
-    @work(thread=True)
-    def _read_sweeps(self, folder: Path) -> None:
-        """In a thread: the folder may have thousands of others in it, or lie on a disk that takes long."""
-        self.app.call_from_thread(self._took_sweeps, sweeps_in(folder))
+    def _read_speeds(self) -> dict[str, SteadySpeed]:
+        return {key: run.speed for key, run in self._runs.items() if run.speed is not None}
 
-    def _took_sweeps(self, found: list[Progress]) -> None:
-        if found == self._sweeps:
-            return
-        self._sweeps = found
-        for sweep in found:
-            for path in sweep.recorded:
-                self._runs.setdefault(str(path), Run(f"{sweep.folder.name}/{path.name}"))
-        self.redraw()
+    @work(thread=True, exclusive=True, group="look")
+    def _look_beside(self, folder: Path, known: Mapping[str, Glance], read: Mapping[str, SteadySpeed]) -> None:
+        """In a thread: folders may have thousands of files in them, or lie on a disk that takes long.
+
+        A run that was `read` stays for as long as its file is there, however many are newer.
+        """
+        found, sweeps = glances(sessions_folder(), LISTED, known), sweeps_in(folder)
+        kept = {key: speed for key, speed in read.items() if key == LIVE or Path(key).exists()}
+        laws = _laws(list(kept.values())) if kept != read else self._laws
+        if not get_current_worker().is_cancelled:
+            self.app.call_from_thread(self._took_look, found, sweeps, set(kept), laws)
+
+    def _took_look(self, found: dict[str, Glance], sweeps: list[Progress], kept: set[str], laws: Scaling | None) -> None:
+        there = _listed(found, sweeps)
+        runs = {LIVE: self._runs[LIVE], **{key: self._runs.get(key, run) for key, run in there.items()}}
+        runs |= {key: run for key, run in self._runs.items() if key in kept}
+        if self._known is None or (list(runs.items()), sweeps) != (list(self._runs.items()), self._sweeps):
+            self._runs, self._sweeps, self._laws = runs, sweeps, laws
+            self.baseline = self.baseline if self.baseline in runs else None
+            self.draw_parts(self.frame.facts, set(self.panels))  # also before it has its place
+        self._known = found
+        self.rows_are_there()
 
     def _smallest(self) -> str | None:
         """Until one is chosen, the recording with the fewest ranks is the baseline."""
@@ -115,6 +136,7 @@ class ScalingPage(Page):
         self._read(key)
         self.redraw()
 
+    @on_rows
     def action_baseline(self) -> None:
         """The selected run is what the others are compared with."""
         key = self.table.model.selected
@@ -129,15 +151,27 @@ class ScalingPage(Page):
         try:
             speed, why = _speed(load_state(Path(key))[0])
         except DistmonError as error:
-            speed, why = None, str(error)
-        known = [run.speed for run in self._runs.values() if run.speed is not None]
+            speed, why = None, str(error).removeprefix(f"{key} ").removeprefix(f"{key}: ")
+        known = list(self._read_speeds().values())
         laws = _laws([*known, *([speed] if speed is not None else [])])
         self.app.call_from_thread(self._took, key, speed, why, laws)
 
     def _took(self, key: str, speed: SteadySpeed | None, why: str, laws: Scaling | None) -> None:
-        self._runs[key] = replace(self._runs[key], speed=speed, state=why)
-        self._laws = laws
-        self.redraw()
+        if key in self._runs:
+            self._runs[key] = replace(self._runs[key], speed=speed, state=why)
+            self._laws = laws
+            self.redraw()
+
+
+def _listed(found: Mapping[str, Glance], sweeps: Sequence[Progress]) -> dict[str, Run]:
+    """What there is to compare with, as it is before it is read."""
+    runs = {
+        key: Run(name_of(one.path), state=clean(one.trouble) or UNREAD, started=one.started, file=one.path.name)
+        for key, one in found.items()
+    }
+    for sweep in sweeps:
+        runs |= {str(path): Run(f"{sweep.folder.name}/{label(path)}", file=path.name) for path in sweep.recorded}
+    return runs
 
 
 def _speed(state: SessionState) -> tuple[SteadySpeed | None, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,14 +11,15 @@ from typing import ClassVar
 
 from textual import work
 from textual.message import Message
+from textual.worker import get_current_worker
 
 from distmon.core.comparison import run_values
 from distmon.core.epoch_comparison import epoch_run
 from distmon.core.errors import DistmonError
 from distmon.core.held import FindingsHeld
 from distmon.core.printable import clean
-from distmon.replay.glance import Glance, glance, outcome
-from distmon.replay.paths import recordings, remove_recording, sessions_folder
+from distmon.replay.glance import Glance, ending, glances
+from distmon.replay.paths import remove_recording, sessions_folder
 from distmon.replay.report import compare as comparing
 from distmon.replay.report.render import to_text
 from distmon.replay.report.sections import sections
@@ -26,7 +27,7 @@ from distmon.replay.report.summarise import summarise
 from distmon.replay.session_file import load_state
 from distmon.tui.bindings import bindings_for
 from distmon.tui.screens.arrange import Rows
-from distmon.tui.screens.page import Frame, Page
+from distmon.tui.screens.page import Frame, Page, on_rows
 from distmon.tui.view import sessions as view
 from distmon.tui.view.facts import Facts
 from distmon.tui.view.listing import sorts_of
@@ -39,7 +40,7 @@ LISTED = 100
 
 
 class Sessions(Page):
-    """The list is read anew each time that the screen is turned to; whole recordings only when asked, beside the screen."""
+    """All is read beside the screen: the list anew each time that it is turned to, whole recordings only when asked."""
 
     BINDINGS = bindings_for("sessions")
     SORTS: ClassVar[Mapping[str, tuple[str, ...]]] = {"recordings": sorts_of(view.COLUMNS)}
@@ -55,7 +56,7 @@ class Sessions(Page):
     def __init__(self, frame: Frame, name: str) -> None:
         super().__init__(frame, name)
         self.choices.focused = "recordings"
-        self.table: Table[str] = Table("recordings", 1, view.COLUMNS, empty=view.EMPTY, id="recordings")
+        self.table: Table[str] = Table("recordings", 1, view.COLUMNS, empty=view.READING, id="recordings")
         self.text = TextPanel("about", 2, id="about")
         self.panels = {"recordings": self.table, "about": self.text}
         self.base: str | None = None
@@ -66,32 +67,32 @@ class Sessions(Page):
         return [(1, [("recordings", 1)]), (1, [("about", 1)])]
 
     def take_focus(self) -> None:
-        self._list()
+        if self.table.empty == view.READING:
+            self.await_rows()
+        self._list(dict(self._known))
         super().take_focus()
 
-    def _list(self) -> None:
-        """Files are looked into once, and again when they have changed."""
-        found = {}
-        for path, info in list(recordings(sessions_folder()))[:LISTED]:
-            before = self._known.get(str(path))
-            same = before is not None and (before.size_bytes, before.changed) == (info.st_size, info.st_mtime)
-            found[str(path)] = before if before is not None and same else glance(path, info)
-        self._known = found
-        self.redraw()
-        self._look_at_ends([one for one in found.values() if not one.trouble and one.outcome in ("", "running")])
+    @work(thread=True, exclusive=True, group="list")
+    def _list(self, known: Mapping[str, Glance]) -> None:
+        """First what there is; then how it ended, for which some megabytes are unpacked."""
+        found = glances(sessions_folder(), LISTED, known)
+        self._tell(self._took_list, found)
+        for key, one in found.items():
+            if get_current_worker().is_cancelled:
+                return
+            if not one.trouble and one.outcome in ("", "running"):
+                with suppress(DistmonError):  # it went meanwhile
+                    found[key] = replace(one, ending=ending(one.path))
+        self._tell(self._took_list, found)
 
-    @work(thread=True, exclusive=True, group="ends")
-    def _look_at_ends(self, wanted: Sequence[Glance]) -> None:
-        """How they ended: some megabytes are unpacked for that."""
-        found = {}
-        for one in wanted:
-            with suppress(DistmonError):  # it went meanwhile
-                found[str(one.path)] = replace(one, outcome=outcome(one.path))
-        self.app.call_from_thread(self._took_ends, found)
+    def _tell(self, take: Callable[[dict[str, Glance]], None], found: dict[str, Glance]) -> None:
+        if not get_current_worker().is_cancelled:
+            self.app.call_from_thread(take, dict(found))
 
-    def _took_ends(self, found: Mapping[str, Glance]) -> None:
-        self._known |= {key: one for key, one in found.items() if key in self._known}
-        self.redraw()
+    def _took_list(self, found: dict[str, Glance]) -> None:
+        self._known, self.table.empty = found, view.EMPTY
+        self.draw_parts(self.frame.facts, set(self.panels))  # also before it has its place
+        self.rows_are_there()
 
     def draw_parts(self, facts: Facts, shown: set[str]) -> None:
         base = self._known.get(self.base or "")
@@ -123,17 +124,20 @@ class Sessions(Page):
 
     # --- actions --------------------------------------------------------------------------------------------------
 
+    @on_rows
     def action_base(self) -> None:
         found = self._selected()
         if found is not None:
             self.base = str(found.path)
             self.redraw()
 
+    @on_rows
     def action_report(self) -> None:
         found = self._selected()
         if found is not None:
             self._read(f"report of {found.path.name}", partial(_report, found.path, self._text_width))
 
+    @on_rows
     def action_compare(self) -> None:
         found = self._selected()
         if found is None:
@@ -144,6 +148,7 @@ class Sessions(Page):
         base = Path(self.base)
         self._read(f"{found.path.name} against {base.name}", partial(_comparison, base, found.path, self._text_width))
 
+    @on_rows
     def action_beside(self) -> None:
         """A/B: the selected recording beside the base, or beside the session on the screen where there is no base."""
         found, base = self._selected(), self._known.get(self.base or "")
@@ -156,6 +161,7 @@ class Sessions(Page):
         else:
             self.frame.go("against", found.path)
 
+    @on_rows
     def action_delete(self) -> None:
         """Also one that cannot be opened; not the one under way."""
         found = self._known.get(self.table.model.selected or "")
@@ -175,7 +181,9 @@ class Sessions(Page):
         except OSError as error:
             self.frame.say(f"{found.path.name} cannot be deleted: {error.strerror}")
             return
-        self._list()
+        self._known.pop(str(found.path), None)
+        self.redraw()
+        self._list(dict(self._known))
         self.frame.say(f"deleted {found.path.name}")
 
     @property

@@ -26,6 +26,8 @@ COLUMNS = (
 )
 EMPTY = "nothing is beside this session yet: o lists the recordings, and i there puts the selected one here"
 NO_EPOCHS = "epochs are not known of both sessions; c locks by step or time"
+READING = "reading B ..."
+UNMEASURED = "nothing was measured yet"
 STEADY = 0.01
 """Values that differ by less of A are no better and no worse."""
 
@@ -59,6 +61,13 @@ def end_words(lock: Lock, of: Standing, end: End, a_ended: bool) -> str:
     return ""
 
 
+def why_empty(pair: Pair | None, trouble: str) -> str:
+    """Why there are no measures, where nothing else on the screen says so."""
+    if pair is None:
+        return trouble or EMPTY
+    return UNMEASURED if pair.b is not None else pair.trouble or READING
+
+
 def word_lines(pair: Pair | None, trouble: str, palette: Palette, width: int, height: int) -> list[Line]:
     """Who A and B are and where they stand, and what makes the difference."""
     style = palette.style
@@ -69,7 +78,7 @@ def word_lines(pair: Pair | None, trouble: str, palette: Palette, width: int, he
         _standing("B", pair.b_name, pair.b.standing if pair.b is not None else None, "series1", palette, width),
     ]
     if pair.b is None:
-        return [*lines, *wrapped(pair.trouble or "reading B ...", width - 2, style("warn" if pair.trouble else "muted"), " ")]
+        return [*lines, *wrapped(pair.trouble or READING, width - 2, style("warn" if pair.trouble else "muted"), " ")]
     ended = end_words(pair.lock, pair.a.standing, pair.end, pair.a_ended) if pair.end is not None else ""
     lines += wrapped(difference_words(pair.a, pair.b), width - 2, style("text", bold=True), " ")
     return [*lines, *(wrapped(ended, width - 2, style("muted"), " ") if ended else [])]

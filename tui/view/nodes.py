@@ -25,6 +25,8 @@ from distmon.tui.view.words import node_state
 from distmon.tui.widgets.line import Line, spread
 from distmon.tui.widgets.meter import cores, load_role, meter, sparkline
 
+NARROW = 60
+"""With fewer cells the lines of a node have shorter labels."""
 HEIGHTS = (9, 6, 5, 4, 3, 2, 1)
 """A card is one line, two, or a block with a meter per line and a blank below; the tallest has the last minutes too."""
 HISTORY_HEIGHT = 9
@@ -196,7 +198,7 @@ def detail(facts: Facts, key: str, palette: Palette, width: int) -> list[Line]:
     if sample is None:
         return [*lines, Line([("no reading yet", style("muted"))])]
     lines += _cpu_lines(node, sample, palette, width)
-    lines += [_gpu_detail(sample, gpu, palette) for gpu in sample.gpus]
+    lines += [_gpu_detail(sample, gpu, palette, width) for gpu in sample.gpus]
     if any(gpu.utilization_percent is not None for gpu in sample.gpus):
         lines.append(field_line(palette, "gpu %", _UTILIZATION_MEANS, "muted"))
     lines += reading_lines(sample, palette)
@@ -210,7 +212,8 @@ def _machine(node: NodeState) -> str:
 
 def _cpu_lines(node: NodeState, sample: NodeSampled, palette: Palette, width: int) -> list[Line]:
     style = palette.style
-    line = Line([(fit("cpu", 16), style("muted"))]).extend(meter(palette, sample.cpu_percent, 20))
+    label, bar = _label_and_bar(width, 20, "  6.0G/16.0G")
+    line = Line([(fit("cpu", label), style("muted"))]).extend(meter(palette, sample.cpu_percent, bar))
     told = [provenance(sample, "cpu_percent"), f"load {compact(sample.load_1m)}", provenance(sample, "load_1m")]
     line.add(percent(sample.cpu_percent, 5), style("text"))
     line.add("".join(f"  {clean(text)}" for text in told if text), style("muted"))
@@ -218,15 +221,21 @@ def _cpu_lines(node: NodeState, sample: NodeSampled, palette: Palette, width: in
     if sample.cores_percent:
         on = f"{cores_on(sample)} of {len(sample.cores_percent)} on  "
         lines.append(
-            Line([(fit("cores", 16), style("muted")), (on, style("text"))]).extend(
-                cores(palette, sample.cores_percent, width - 30)
+            Line([(fit("cores", label), style("muted")), (on, style("text"))]).extend(
+                cores(palette, sample.cores_percent, width - label - 14)
             )
         )
-    memory = Line([(fit("memory", 16), style("muted"))]).extend(meter(palette, memory_percent(sample), 20))
+    memory = Line([(fit("memory", label), style("muted"))]).extend(meter(palette, memory_percent(sample), bar))
     memory.add(percent(memory_percent(sample), 5), style("text")).add("  " + _memory(sample), style("muted"))
     if sample.swap_total_bytes:
         memory.add(f"  swap {size(sample.swap_used_bytes)}/{size(sample.swap_total_bytes)}", style("muted"))
     return [*lines, memory]
+
+
+def _label_and_bar(width: int, longest: int, figures: str) -> tuple[int, int]:
+    """The widths of a line's label and of its bar before a percentage and figures as long as these: the figures come first."""
+    label = 16 if width >= NARROW else 8
+    return label, max(min(width - label - len("  43%") - len(figures), longest), 0)
 
 
 def _memory(sample: NodeSampled) -> str:
@@ -236,10 +245,11 @@ def _memory(sample: NodeSampled) -> str:
     return f"{size(memory.used_bytes)}/{size(memory.total_bytes)}" + ("" if memory.of == "node" else f" of the {memory.of}")
 
 
-def _gpu_detail(sample: NodeSampled, gpu: GpuReading, palette: Palette) -> Line:
+def _gpu_detail(sample: NodeSampled, gpu: GpuReading, palette: Palette, width: int) -> Line:
     style = palette.style
     value = gpu.utilization_percent
-    line = Line([(fit(gpu_name(gpu), 16), style("muted"))]).extend(meter(palette, value, 10))
+    label, bar = _label_and_bar(width, 10, "  60.0G/80.0G  363W")
+    line = Line([(fit(gpu_name(gpu), label), style("muted"))]).extend(meter(palette, value, bar))
     line.add(percent(value, 5), style(load_role(value) if value is not None else "muted"))
     line.add(f"  {size(gpu.memory_used_bytes)}/{size(gpu.memory_total_bytes)}  {watts(gpu.power_w)}", style("text"))
     temperature = MISSING if gpu.temperature_c is None else f"{gpu.temperature_c:.0f}°C"

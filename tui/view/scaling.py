@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,17 +20,19 @@ from distmon.tui.widgets.meter import meter
 from distmon.tui.widgets.rows import Cell
 from distmon.tui.widgets.table import Column
 
+UNREAD = "Enter: read"
 LIVE = ""
 """The key of the session on the screen; the others are paths of recordings."""
 COLUMNS = (
-    Column("run", "run", 24, "left", grow=4, widest=60, ends=True),
+    Column("run", "run", 13, "left", grow=4, widest=60, ends=True, narrow=9),
+    Column("started", "started", 14, importance=5, figure="started_at_s"),
     Column("ranks", "ranks", 5, importance=1),
-    Column("speed", "samples/s", 9, importance=2, figure="samples_per_s"),
+    Column("speed", "samples/s", 9, importance=2, figure="samples_per_s", narrow=7),
     Column("sure", "±", 6, importance=7, figure="half_interval_percent"),
-    Column("speedup", "speedup", 8, importance=3),
+    Column("speedup", "speedup", 8, importance=3, narrow=7),
     Column("ideal", "ideal", 6, importance=8, figure="ideal_speedup"),
-    Column("efficiency", "effic.", 7, importance=4, figure="efficiency_percent"),
-    Column("state", "", 14, "left", importance=5, grow=1, widest=40),
+    Column("efficiency", "effic.", 7, importance=4, figure="efficiency_percent", narrow=6),
+    Column("state", "", 12, "left", importance=6, grow=1, widest=40),
 )
 IDEAL = "│"
 LAWS = {"amdahl": "Amdahl", "gustafson": "Gustafson", "usl": "USL"}
@@ -41,7 +44,18 @@ class Run:
 
     name: str
     speed: SteadySpeed | None = None
-    state: str = "Enter: read"
+    state: str = UNREAD
+    started: float | None = None
+    file: str = ""
+
+
+def _started(run: Run) -> str:
+    return MISSING if run.started is None else time.strftime("%m-%d %H:%M:%S", time.localtime(run.started))
+
+
+def told(run: Run) -> str:
+    """A run's name, and which of that name."""
+    return clean(run.name) + (f" of {_started(run)}" if run.started is not None else "")
 
 
 def too_few(steps: int, needed: int) -> str:
@@ -64,12 +78,13 @@ def cells(runs: dict[str, Run], baseline: str | None, key: str) -> Sequence[Cell
     speed = run.speed
     name: Cell = (clean(run.name), "accent" if key == LIVE else "text")
     if speed is None:
-        return (name, *[(MISSING, "muted")] * 6, (clean(run.state), "muted"))
+        return (name, (_started(run), "text"), *[(MISSING, "muted")] * 6, (clean(run.state), "muted"))
     found = against(base.speed, speed) if base is not None and base.speed is not None else None
     role = "muted" if found is None else efficiency_role(found.efficiency)
     state = "baseline" if key == baseline else run.state if found is None else ""
     return (
         name,
+        (_started(run), "text"),
         (str(speed.ranks), "text"),
         (compact(speed.estimate), "text"),
         (_half_width(speed.samples_per_s), "muted"),
@@ -92,6 +107,8 @@ def _record(run: Run, base: SteadySpeed | None, is_baseline: bool) -> dict[str, 
     interval = speed.samples_per_s if speed is not None and isinstance(speed.samples_per_s, Interval) else None
     return {
         "run": run.name,
+        "file": run.file or None,
+        "started_at_s": run.started,
         "ranks": speed.ranks if speed is not None else None,
         "samples_per_s": speed.estimate if speed is not None else None,
         "samples_per_s_low": interval.low if interval is not None else None,

@@ -19,10 +19,10 @@ from distmon.tui.widgets.rows import Cell
 from distmon.tui.widgets.table import Column
 
 COLUMNS = (
-    Column("name", "recording", 20, "left", grow=3, widest=64, ends=True),
+    Column("name", "recording", 20, "left", grow=3, widest=64, ends=True, narrow=11),
     Column("outcome", "outcome", 9, "left", importance=1),
     Column("started", "started", 16, importance=2, figure="started_at_s"),
-    Column("length", "after", 9, importance=3, figure="last_write_after_s"),
+    Column("length", "ran", 9, importance=3, figure="ran_s"),
     Column("ranks", "ranks", 5, importance=4),
     Column("size", "size", 8, importance=5, figure="size_bytes"),
     Column("command", "command", 16, "left", importance=6, grow=4, widest=80),
@@ -35,6 +35,7 @@ OUTCOMES = {
 _MADE = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-(.+)-[0-9a-f]{12}(-\d+)?")
 """The name of an automatic recording: when it began, what ran, the session, and which start of it."""
 EMPTY = "no recording yet: distmon run makes one of every job"
+READING = "reading the list of recordings ..."
 HINT = (
     "Enter   open the selected recording on these screens",
     "r       its report",
@@ -52,7 +53,7 @@ def records(known: dict[str, Glance]) -> dict[str, dict[str, object]]:
             "name": found.path.name,
             "started_at_s": found.started,
             "last_write_at_s": found.changed,
-            "last_write_after_s": None if found.started is None else found.changed - found.started,
+            "ran_s": found.ran_s,
             "outcome": found.outcome or None,
             "ranks": found.ranks,
             "size_bytes": found.size_bytes,
@@ -76,7 +77,7 @@ def cells(known: dict[str, Glance], base: str | None, key: str) -> Sequence[Cell
         name,
         outcome,
         (_moment(found.started), "text"),
-        (duration(found.changed - found.started), "text"),
+        (duration(found.ran_s), "text"),
         (MISSING if found.ranks is None else str(found.ranks), "text"),
         (size(found.size_bytes), "muted"),
         (clean(" ".join(found.command)) or "no job: only nodes were watched", "muted"),

@@ -18,7 +18,7 @@ from distmon.tui.widgets.rows import Cell
 from distmon.tui.widgets.table import Column
 
 COLUMNS = (
-    Column("kind", "kind", 22, "left"),
+    Column("kind", "kind", 22, "left", narrow=11),
     Column("who", "who", 10, "left", importance=2, grow=1, widest=22),
     Column("gain", "gain", 11, importance=3, figure="gain_percent_high"),
     Column("since", "since", 9, importance=4, figure="from_s"),

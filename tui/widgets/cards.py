@@ -44,7 +44,7 @@ class Cards(RowsPanel[K]):
         self.row_height = self._fitting_height(len(keys), height)
         self.model.resize(height // self.row_height)
         if not keys:
-            return [self.blank(width)]
+            return self.blank(width)
         cards = {key: self._card(key, width) for key in self.model.in_view()}
         self._written = cards
         return [strip for _, strips in cards.values() for strip in strips]

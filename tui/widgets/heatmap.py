@@ -142,7 +142,7 @@ class HeatMap(Panel, Generic[K]):
     def draw_body(self, width: int, height: int) -> list[Strip]:
         data = self._data
         if not data.keys:
-            return [self.blank(width)]
+            return self.blank(width)
         rows = max(height - 1, 1)
         self._layout = layout_for(len(data.groups), max(count for _, count in data.groups), width, rows)
         lines = [self._row(row) for row in range(self._row_count())][:rows]

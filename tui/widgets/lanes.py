@@ -104,7 +104,7 @@ class Lanes(Panel):
     def draw_body(self, width: int, height: int) -> list[Strip]:
         data = self._data
         if not data.rows:
-            return [self.blank(width)]
+            return self.blank(width)
         self.model.resize(height - 1)
         columns = max(width - LABEL, 1)
         axis = self._axis = TimeAxis(data.start, max(data.end - data.start, 1e-3) / columns, columns)

@@ -22,6 +22,9 @@ from distmon.launcher.form import BACKENDS, FIELDS, Form
 from distmon.tui.widgets.prompt import Field
 
 NO_PRESET = "no preset"
+NARROW = 76
+"""In fewer cells the longest rows are two each."""
+ROWS, NARROW_ROWS = 8, 10
 NOTES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "command": ("what runs: → completes, ↑ recalls an earlier one", ("command",)),
     "ranks": ("min and max make it elastic", ("np", "min_np", "max_np")),
@@ -104,6 +107,16 @@ class LaunchForm(VerticalScroll, can_focus=False):
     LaunchForm Select:focus > SelectCurrent { border: none; text-style: reverse; }
     LaunchForm Button { width: auto; min-width: 0; border: none !important; margin: 0 0 0 1; padding: 0; }
     LaunchForm Button:focus { text-style: bold reverse !important; }
+    LaunchForm .buttons { width: auto; }
+    LaunchForm.-narrow .two { layout: grid; grid-size: 2 2; grid-columns: 10 1fr; grid-rows: 1; height: 2; }
+    LaunchForm.-narrow .two > .buttons { column-span: 2; }
+    LaunchForm.-narrow .two > .word { width: 10; padding: 0 0 0 1; }
+    LaunchForm.-narrow .note, LaunchForm.-narrow .nameless { display: none; }
+    LaunchForm.-narrow #note_command { display: block; }
+    LaunchForm.-narrow Button { margin: 0; }
+    LaunchForm.-narrow .word { padding: 0 1; }
+    LaunchForm.-narrow Input.number { width: 5; }
+    LaunchForm.-narrow Input.short { width: 1fr; }
     """
 
     @dataclass
@@ -147,14 +160,18 @@ class LaunchForm(VerticalScroll, can_focus=False):
         for field in (np, least, most):
             field.add_class("number")
         self.inputs["interface"].add_class("short")
-        yield _row("preset", self.presets, *self.of_presets)
+        yield _row("preset", self.presets, Horizontal(*self.of_presets, classes="buttons"), classes="two")
         yield _row("command", self.inputs["command"])
         yield _row("", self.notes["command"])
         yield _row("ranks", np, _word("min"), least, _word("max"), most, self.notes["ranks"])
         yield _row("hosts", self.inputs["hosts"], self.notes["hosts"])
-        yield _row("backend", self.backend, _word("interface"), self.inputs["interface"], self.notes["network"])
+        interface = (_word("interface"), self.inputs["interface"], self.notes["network"])
+        yield _row("backend", self.backend, *interface, classes="two")
         yield _row("options", self.inputs["options"], self.notes["options"])
         yield _row("", *self.buttons)
+
+    def on_resize(self) -> None:
+        self.set_class(self.outer_size.width < NARROW, "-narrow")
 
     # --- the form -------------------------------------------------------------------------------------------------
 
@@ -235,8 +252,9 @@ class LaunchForm(VerticalScroll, can_focus=False):
         self.post_message(self.Pressed(event.button.id or ""))
 
 
-def _row(label: str, *parts: Widget) -> Horizontal:
-    return Horizontal(Static(label, classes="word label", markup=False), *parts)
+def _row(label: str, *parts: Widget, classes: str = "") -> Horizontal:
+    name = Static(label, classes="word label" + " nameless" * (not label), markup=False)
+    return Horizontal(name, *parts, classes=classes)
 
 
 def _word(text: str) -> Static:

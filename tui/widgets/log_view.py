@@ -91,7 +91,7 @@ class LogView(Panel):
     def draw_body(self, width: int, height: int) -> list[Strip]:
         self._rows = height
         if not self._lines:
-            return [self.blank(width)]
+            return self.blank(width)
         end = self._end()
         written_as = width, self.palette
         known = self._written if self._written_as == written_as else {}

@@ -31,6 +31,8 @@ def sparkline(values: Sequence[float | None], width: int, top: float) -> str:
 
 def meter(palette: Palette, percent: float | None, width: int, role: str | None = None) -> Line:
     """A horizontal bar on a thin track, to half a cell; anything above zero shows."""
+    if width <= 0:
+        return Line()
     if percent is None:
         return Line([(MISSING.ljust(width, "┄")[:width], palette.style("muted"))])
     halves = round(min(max(percent, 0.0), 100.0) / 100 * width * 2)

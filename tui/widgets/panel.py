@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -58,9 +59,10 @@ class Panel(Canvas, can_focus=True):
         """Of those, what is selected; all where nothing is."""
         return self.records()
 
-    def blank(self, width: int) -> Strip:
-        """The line of a body without rows."""
-        return Line([(fit(self.hidden or self.empty, width, "centre"), self.palette.style("muted"))]).strip(width, self.base)
+    def blank(self, width: int) -> list[Strip]:
+        """The lines of a body without rows."""
+        lines, style = textwrap.wrap(self.hidden or self.empty, max(width, 1)) or [""], self.palette.style("muted")
+        return [Line([(fit(line, width, "centre"), style)]).strip(width, self.base) for line in lines]
 
     def caption(self) -> Line:
         """What the right end of the top rule says."""

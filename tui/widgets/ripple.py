@@ -97,7 +97,7 @@ class Ripple(Panel):
     def draw_body(self, width: int, height: int) -> list[Strip]:
         data = self._data
         if not data.ranks or not data.seconds:
-            return [self.blank(width)]
+            return self.blank(width)
         rows = max(height - 1, 1)
         self._share = -(-len(data.ranks) // rows)
         columns = max(width - LABEL, 1)

@@ -100,9 +100,12 @@ class RowsPanel(Panel, Generic[K]):
 
     def navigate(self, where: str) -> None:
         """One of up, down, page_up, page_down, first, last."""
-        page, far = max(self.model.visible - 1, 1), len(self.model.keys)
-        steps = {"up": -1, "down": 1, "page_up": -page, "page_down": page, "first": -far, "last": far}
-        self.move(steps[where])
+        page = max(self.model.visible - 1, 1)
+        steps = {"up": -1, "down": 1, "page_up": -page, "page_down": page}
+        if where in steps:
+            self.move(steps[where])
+        elif self.model.keys:
+            self.select(self.model.keys[0 if where == "first" else -1])
 
     def scroll_by(self, rows: int) -> None:
         self.model.scroll(rows)

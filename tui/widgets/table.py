@@ -13,6 +13,8 @@ from distmon.tui.widgets.line import Line
 from distmon.tui.widgets.rows import Cell, RowsPanel
 
 K = TypeVar("K", bound=Hashable)
+NARROW = 60
+"""A table of fewer cells has the narrow widths of its columns."""
 
 
 @dataclass(frozen=True)
@@ -31,19 +33,22 @@ class Column:
     """What the records of a file call it, where that is not its key."""
     ends: bool = False
     """Of text that is too long, beginning and end are kept."""
+    narrow: int = 0
+    """Its width in a narrow table, where it can do with less there."""
 
 
 def placed(columns: Sequence[Column], width: int) -> list[tuple[Column, int]]:
     """The columns that fit with their widths: the least important go first, and what is left over goes to those that grow."""
+    least = {column.key: column.narrow if column.narrow and width < NARROW else column.width for column in columns}
     kept = list(columns)
-    while len(kept) > 1 and sum(column.width + 1 for column in kept) - 1 > width:
+    while len(kept) > 1 and sum(least[column.key] + 1 for column in kept) - 1 > width:
         kept.remove(max(kept, key=lambda column: (column.importance, columns.index(column))))
-    spare = width - sum(column.width + 1 for column in kept) + 1
+    spare = width - sum(least[column.key] + 1 for column in kept) + 1
     growing = sum(column.grow for column in kept)
     widths = []
     for column in kept:
         extra = spare * column.grow // growing if growing and spare > 0 else 0
-        widths.append((column, min(column.width + extra, max(column.widest, column.width))))
+        widths.append((column, min(least[column.key] + extra, max(column.widest, column.width))))
     return widths
 
 
@@ -80,7 +85,7 @@ class Table(RowsPanel[K]):
         self.model.resize(height - 1)
         layout = placed(self.columns, width)
         if not self.model.keys:
-            return [self._header(layout, width), self.blank(width)]
+            return [self._header(layout, width), *self.blank(width)]
         rows = [self._row(key, layout, width) for key in self.model.in_view()]
         self._forget_hidden()
         return [self._header(layout, width), *rows]

@@ -20,7 +20,8 @@ class TableModel(Generic[K]):
     keys: list[K] = field(default_factory=list)
     selected: K | None = None
     top: int = 0
-    visible: int = 1
+    visible: int = 1 << 20
+    """Rows that there is room for; before that is known, as many as one likes."""
     departed: K | None = None
 
     def refresh(self, keys: Sequence[K]) -> None:
