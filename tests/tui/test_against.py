@@ -123,6 +123,14 @@ async def test_b_follows_where_a_goes(open_app: OpenApp, text_grid: Grid, other:
         assert page._b.standing.step == pytest.approx(before + 150, abs=12)
 
 
+async def test_the_narrowest_screen_has_a_and_the_difference(open_app: OpenApp, text_grid: Grid, other: Path) -> None:
+    async with open_app(OURS, size=(40, 12)) as (app, pilot, _):
+        app.cockpit.go("against", other)
+        await read(app, pilot)
+        head = next(row for row in text_grid(app) if "measure " in row and "measures" not in row)
+        assert head.rstrip(" ┃").split() == ["measure", "A", "B-A"] and any("ms " in row and "+" in row for row in text_grid(app))
+
+
 async def test_what_cannot_be_read_and_nothing_at_all_are_said(open_app: OpenApp, text_grid: Grid, folder: Path) -> None:
     (folder / "odd.jsonl").write_text("no session\n")
     async with open_app(OURS, size=(100, 30)) as (app, pilot, _):

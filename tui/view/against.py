@@ -17,7 +17,7 @@ from distmon.tui.widgets.rows import Cell
 from distmon.tui.widgets.table import Column
 
 COLUMNS = (
-    Column("measure", "measure", 21, "left", grow=2, widest=36),
+    Column("measure", "measure", 21, "left", grow=2, widest=36, narrow=14),
     Column("a", "A", 11, importance=2, grow=1, widest=16),
     Column("b", "B", 11, importance=3, grow=1, widest=16),
     Column("difference", "B-A", 11, importance=1, grow=1, widest=16),
