@@ -59,6 +59,7 @@ class ScalingPage(Page):
         self._known: dict[str, Glance] | None = None
         """The recordings, once they have been looked for."""
         self._sweeps: list[Progress] = []
+        self._looking = False
         self._live_stamp: SpeedStamp | None = None
         self._laws: Scaling | None = None
 
@@ -93,13 +94,14 @@ class ScalingPage(Page):
 
     def _look(self) -> None:
         """The recordings, and sweeps of the folder in which this view was started: runs come and go with their files."""
-        if self.display and not self.frame.rights.served:
+        if self.display and not self._looking and not self.frame.rights.served:
+            self._looking = True
             self._look_beside(Path.cwd(), self._known or {}, self._read_speeds())
 
     def _read_speeds(self) -> dict[str, SteadySpeed]:
         return {key: run.speed for key, run in self._runs.items() if run.speed is not None}
 
-    @work(thread=True, exclusive=True, group="look")
+    @work(thread=True)
     def _look_beside(self, folder: Path, known: Mapping[str, Glance], read: Mapping[str, SteadySpeed]) -> None:
         """In a thread: folders may have thousands of files in them, or lie on a disk that takes long.
 
@@ -112,6 +114,7 @@ class ScalingPage(Page):
             self.app.call_from_thread(self._took_look, found, sweeps, set(kept), laws)
 
     def _took_look(self, found: dict[str, Glance], sweeps: list[Progress], kept: set[str], laws: Scaling | None) -> None:
+        self._looking = False
         there = _listed(found, sweeps)
         runs = {LIVE: self._runs[LIVE], **{key: self._runs.get(key, run) for key, run in there.items()}}
         runs |= {key: run for key, run in self._runs.items() if key in kept}
