@@ -36,7 +36,7 @@ from distmon.tui.widgets.text_panel import TextPanel
 LISTED = 50
 """Recordings in the list, the newest first."""
 LOOK_EVERY_S = 2.0
-LAW_SIZES = 5
+LAW_SIZES = 3
 """With fewer numbers of ranks none is given."""
 
 
