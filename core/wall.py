@@ -66,14 +66,16 @@ def wall_split(state: SessionState) -> WallSplit | None:
 def broadcast_between_steps_s(state: SessionState, made: RankSteps) -> float:
     """Seconds in which a rank broadcast weights after its first step of a generation, and before its last one ended.
 
-    Such time is cut out of the steps. One broadcast may lie within another.
+    Such time is cut out of the steps. One broadcast may lie within another. One that lies within the first step is no part of
+    this: what is cut out of a step comes before its start.
     """
     known = state.ranks.get(made.rank)
     if known is None or made.first_start is None or made.last_end is None:
         return 0.0
-    total, until = 0.0, made.first_start
+    total = 0.0
+    first_end = until = made.first_start + (made.first_duration_s or 0.0)
     for begun, ended in sorted(known.broadcasts):
-        if made.first_start <= begun and ended <= made.last_end and ended > until:
+        if first_end <= begun and ended <= made.last_end and ended > until:
             total += ended - max(begun, until)
             until = ended
     return total

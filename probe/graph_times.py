@@ -10,8 +10,9 @@ TensorFlow inlines it, so the clock ops hang on identities of ours where a funct
 """
 
 import time
+from collections import deque
 from threading import Lock
-from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Deque, List, NamedTuple, Optional, Sequence, Tuple
 
 from .hot import HELD
 from .ring import UNSEEN, monotonic_ns
@@ -21,16 +22,24 @@ PERIOD_NS = 1_000_000_000
 NOTHING = (0, 0)
 """The half of a row that is not written."""
 LOST = "the clock readings in the graph did not come back in order"
+UNCOUNTED = "no tensor of a batch has a dimension to count samples by"
+NO_ITERATOR = "no tf.data iterator feeds this loop; waiting for its input lies between its calls, in the rest"
+
+
+Row = Tuple[float, float]
+Rows = List[Row]
 
 
 class Call(NamedTuple):
     """One call of a training function."""
 
     wall_s: float
-    """Wall clock at its start, the clock that the graph reads; 0 if the call traced the graph before it ran it."""
+    """Wall clock at its start, the clock that the graph reads."""
     duration_ns: int
     rows: int
     """Batches that it took."""
+    traced: bool
+    """It traced the graph before it ran it."""
 
 
 class Held(NamedTuple):
@@ -51,6 +60,8 @@ class GraphTimes:
         self._queue: Any = None
         self._unread = 0
         self._emptying = Lock()
+        self._batches: Deque[Row] = deque()
+        self._reductions: Deque[Row] = deque()
         self._held: List[Held] = []
         self.calls: List[Tuple[int, ...]] = []
         """Calls after those that `_held` holds, each a step of its own: the ring's numbers as counted, the wall clock at the
@@ -129,95 +140,162 @@ class GraphTimes:
 
     def _as_held(self, row: Tuple[int, ...]) -> Held:
         numbers = (*row[:5], *self._timer.seen_of(row[5:9], row[9], 1))
-        return Held(numbers, [Call(row[11] / 1e9, row[12], 1)], True)
+        return Held(numbers, [Call(row[11] / 1e9, row[12], 1, False)], True)
 
     def flush(self) -> None:
-        """Read the times back and write the steps that waited for them."""
+        """Read the times back and write the steps that waited for them; rows of a step that still runs are kept."""
         held, self._held = self._held, []
         plain, self.calls[:] = self.calls[:], []
         self._timer.flush_at = monotonic_ns() + PERIOD_NS
         if not held and not plain:
             return
-        batches, reductions = self._empty()
-        if batches and len(batches) != len(plain) + sum(call.rows for step in held for call in step.calls):
-            self._timer.unseen("samples", LOST)
-            batches = []
-        if reductions and len(reductions) != len(plain) + sum(step.reduced * step.calls[-1].rows for step in held):
-            self._timer.unseen("exposed_communication", LOST)
-            reductions = []
-        there, reduced = iter(batches), iter(reductions)
-        write = self._timer.ring.step
+        self._read()
         for step in held:
-            rows = [[next(there, NOTHING) for _ in range(call.rows)] for call in step.calls]
-            reduction = [next(reduced) for _ in range(step.calls[-1].rows)] if reductions and step.reduced else []
-            for numbers in finish(step, rows, reduction):
-                write(*numbers)
+            self._finish(step)
+        if plain and not self._finish_all(plain):
+            for row in plain:
+                self._finish(self._as_held(row))
+
+    def _finish_all(self, plain: List[Tuple[int, ...]]) -> bool:
+        """Write these calls if there is just one row of each, or of each a reduction and no batch; else False."""
+        begun = plain[0][11] / 1e9
+        drop_before(begun, self._batches)
+        drop_before(begun, self._reductions)
+        if len(self._reductions) != len(plain) or len(self._batches) not in (0, len(plain)):
+            return False
+        there, reduced = iter(self._batches), iter(self._reductions)
+        write = self._timer.ring.step
         for row in plain:
-            batch, between = next(there, NOTHING), next(reduced, NOTHING)
+            batch, between = next(there, NOTHING), next(reduced)
             numbers = finish_plain(row, batch, between)
-            write(*(numbers or finish(self._as_held(row), [[batch]], [between] if reductions else [])[0]))
+            if not numbers:
+                self._write_step(self._as_held(row), [[batch] if batch[0] else []], [between])
+            elif batch[0]:
+                write(*numbers)
+            else:
+                write(*self._seen_outside(row, numbers))
+        self._batches.clear()
+        self._reductions.clear()
+        return True
+
+    def _seen_outside(self, row: Tuple[int, ...], numbers: Tuple[int, ...]) -> Tuple[int, ...]:
+        """The numbers of a call whose batch came from outside of the graph, where hooks may have seen it."""
+        wait, *_, samples, batches = self._timer.seen_of(numbers[5:9], row[9], 1)
+        if samples == UNSEEN:
+            self._timer.unseen("samples", UNCOUNTED if self._timer.fed else NO_ITERATOR)
+        if wait == UNSEEN:
+            self._timer.unseen("input_wait", NO_ITERATOR)
+        return (*numbers[:5], wait, *numbers[6:9], samples, batches)
+
+    def _finish(self, step: Held) -> None:
+        """Write a step with the rows that were written while its calls ran."""
+        rows = [rows_within(call, self._batches) for call in step.calls]
+        self._write_step(step, rows, rows_within(step.calls[-1], self._reductions))
+
+    def _write_step(self, step: Held, batches: List[Rows], reductions: Rows) -> None:
+        steps = finish(step, batches, reductions)
+        for numbers in steps:
+            self._timer.ring.step(*numbers)
+        if UNSEEN in steps[-1]:
+            self._explain(step, steps[-1], batches)
+
+    def _explain(self, step: Held, numbers: Tuple[int, ...], batches: List[Rows]) -> None:
+        """Say why a step was not seen whole. Why none of its function is split was said when that was traced."""
+        no_batch = LOST if any(batches) else NO_ITERATOR
+        if numbers[9] == UNSEEN:
+            self._timer.unseen("samples", UNCOUNTED if all(batches) or self._timer.fed else no_batch)
+        if not step.reduced or step.calls[-1].rows > 1 or True in [call.traced for call in step.calls]:
+            return
+        if numbers[6] == UNSEEN:
+            self._timer.unsplit(LOST)
+        elif numbers[5] == UNSEEN:
+            self._timer.unseen("input_wait", no_batch)
 
     def unread(self) -> None:
         """A call wrote rows that belong to no step of ours."""
         self._unread += 1
         if self._unread >= HELD:
-            self._empty()
+            self._read()
+            self._batches.clear()
+            self._reductions.clear()
 
-    def _empty(self) -> Tuple[List[Tuple[float, float]], List[Tuple[float, float]]]:
-        """What was written since the last time: batches (when, samples) and reductions (from, to), oldest first."""
+    def _read(self) -> None:
+        """Take what was written since the last time: batches (when, samples) and reductions (from, to), oldest first."""
         # Two threads that empty one queue would wait for each other's rows.
         if not self._emptying.acquire(blocking=False):
-            return [], []
+            return
         try:
             self._unread = 0
             count = 0 if self._queue is None else int(self._queue.size())
-            if not count:
-                return [], []
-            there, samples, before, after = (column.numpy().tolist() for column in self._queue.dequeue_many(count))
+            if count:
+                there, samples, before, after = (column.numpy().tolist() for column in self._queue.dequeue_many(count))
+                self._batches += [row for row in zip(there, samples) if row[0]]
+                self._reductions += [row for row in zip(before, after) if row[1]]
         finally:
             self._emptying.release()
-        return [row for row in zip(there, samples) if row[0]], [row for row in zip(before, after) if row[1]]
 
 
-def finish_plain(row: Tuple[int, ...], batch: Tuple[float, float], reduction: Tuple[float, float]) -> Tuple[int, ...]:
-    """The ring's numbers of one of `GraphTimes.calls`, if all of its times are there and in order; else empty."""
+def drop_before(wall_s: float, rows: Deque[Row]) -> None:
+    """Take off the rows that are older: calls wrote them that failed, or that are no part of a step."""
+    while rows and rows[0][0] < wall_s:
+        rows.popleft()
+
+
+def rows_within(call: Call, rows: Deque[Row]) -> Rows:
+    """The rows that were written while a call ran, at most as many as it took batches. They and older ones are taken off."""
+    drop_before(call.wall_s, rows)
+    end = call.wall_s + call.duration_ns / 1e9
+    found: Rows = []
+    while rows and rows[0][0] <= end and len(found) < call.rows:
+        found.append(rows.popleft())
+    return found
+
+
+def finish_plain(row: Tuple[int, ...], batch: Row, reduction: Row) -> Tuple[int, ...]:
+    """The ring's numbers of one of `GraphTimes.calls`, if its times are in order; else empty.
+
+    Without a batch they begin with the call, and the samples are 0.
+    """
     wall, duration = row[11] / 1e9, row[12]
-    wait = int((batch[0] - wall) * 1e9)
+    wait = int((batch[0] - wall) * 1e9) if batch[0] else 0
     before, after = int((reduction[0] - wall) * 1e9), int((reduction[1] - wall) * 1e9)
-    if not (batch[1] and 0 <= wait <= before <= after <= duration):
+    if not 0 <= wait <= before <= after <= duration or (batch[0] and not batch[1]):
         return ()
     counted = (row[5] + wait, row[6] + before - wait, row[7] + after - before, row[8] + duration - after)
     return (*row[:5], *counted, int(batch[1]), 1)
 
 
-def finish(step: Held, batches: List[List[Tuple[float, float]]], reductions: List[Tuple[float, float]]) -> List[Tuple[int, ...]]:
-    """The ring's numbers of a held step: one step, or the inner steps of a call that took several at once."""
+def finish(step: Held, batches: List[Rows], reductions: Rows) -> List[Tuple[int, ...]]:
+    """The ring's numbers of a held step: one step, or the inner steps of a call that took several at once.
+
+    `batches` has the rows of each call, and `reductions` those of the last one.
+    """
     inner = step.calls[-1].rows
     if inner > 1:
         return _inner_steps(step.numbers, inner, batches[-1])
+    batches_seen = all(batches)
+    samples = sum([int(rows[0][1]) for rows in batches]) if batches_seen else 0
     split = [0, 0, 0, 0]
-    seen = [step.numbers[5] != UNSEEN] + [bool(reductions)] * 3
-    samples = sum(int(rows[0][1]) for rows in batches)
+    last = step.calls[-1]
     for call, rows in zip(step.calls, batches):
-        there = rows[0][0]
-        reduction = reductions[0] if reductions and call is step.calls[-1] else None
-        parts = split_call(call, there, reduction)
+        reduction = reductions[0] if reductions and call is last else None
+        parts = split_call(call, rows[0][0] if batches_seen else 0, reduction)
         if parts is None:
             return [_unsplit(step.numbers, samples)]
         split = [total + part for total, part in zip(split, parts)]
-        seen[0] = seen[0] or there > 0
+    seen = [step.numbers[5] != UNSEEN or batches_seen] + [step.reduced and bool(reductions)] * 3
     values = [(max(number, 0) + part if known else UNSEEN) for number, part, known in zip(step.numbers[5:9], split, seen)]
     return [step.numbers[:5] + tuple(values) + (samples or step.numbers[9], step.numbers[10])]
 
 
-def split_call(call: Call, there: float, reduction: Optional[Tuple[float, float]]) -> Optional[List[int]]:
+def split_call(call: Call, there: float, reduction: Optional[Row]) -> Optional[List[int]]:
     """Input wait, compute, exposed communication and optimizer of one call, which they add up to; None if times disagree."""
     wait = _since(call, there) if there else 0
     if reduction is None:
         marks = [0, wait, call.duration_ns, call.duration_ns, call.duration_ns]
     else:
         marks = [0, wait, _since(call, reduction[0]), _since(call, reduction[1]), call.duration_ns]
-    if marks != sorted(marks) or not call.wall_s:
+    if marks != sorted(marks) or call.traced:
         return None
     return [end - start for start, end in zip(marks, marks[1:])]
 
@@ -230,14 +308,14 @@ def _unsplit(numbers: Tuple[int, ...], samples: int) -> Tuple[int, ...]:
     return numbers[:5] + (UNSEEN,) * 4 + (samples or numbers[9], numbers[10])
 
 
-def _inner_steps(numbers: Tuple[int, ...], inner: int, rows: List[Tuple[float, float]]) -> List[Tuple[int, ...]]:
+def _inner_steps(numbers: Tuple[int, ...], inner: int, rows: Rows) -> List[Tuple[int, ...]]:
     """A call that took several steps at once: each gets an equal share of the time, and no split."""
     first, generation, epoch, start, duration = numbers[:5]
     share = duration // inner
     steps: List[Tuple[int, ...]] = []
     for index in range(inner):
         length = share if index < inner - 1 else duration - share * (inner - 1)
-        samples = int(rows[index][1]) or UNSEEN
+        samples = (int(rows[index][1]) if len(rows) == inner else 0) or UNSEEN
         at = (first + index, generation, epoch, start + share * index, length)
         steps.append(at + (UNSEEN,) * 4 + (samples, 1))
     return steps

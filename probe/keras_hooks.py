@@ -69,9 +69,8 @@ def _hook_callbacks(worker: Worker, module: Any) -> None:
     def train_begins(callbacks: Any, logs: Any = None) -> None:
         timer.still_initialising()
         model = callbacks.model
-        helper = getattr(model.optimizer, "_agg_helper", None)
-        timer.passes_per_step = int(getattr(helper, "backward_passes_per_step", 1))
         if worker.tensorflow is not None:
+            worker.tensorflow.gathers(getattr(model.optimizer, "_agg_helper", None))
             worker.tensorflow.ask_again()
             worker.tensorflow.steps_in_call = _steps_in_call(model)
             if worker.tensorflow.steps_in_call > 1:
@@ -155,9 +154,10 @@ def _hook_distributed_optimizer(worker: Worker, module: Any) -> None:
 
     def make(original: Function) -> Function:
         def create_distributed_optimizer(*args: Any, **kwargs: Any) -> Any:
-            passes = kwargs.get("backward_passes_per_step", args[9] if len(args) > 9 else 1)
-            worker.timer.passes_per_step = max(1, int(passes))
-            return original(*args, **kwargs)
+            optimizer = original(*args, **kwargs)
+            if worker.tensorflow is not None:
+                worker.tensorflow.gathers(optimizer._agg_helper)
+            return optimizer
 
         return create_distributed_optimizer
 

@@ -63,7 +63,6 @@ class StepTimer(Counters):
         "_epochs_stated",
         "_eval_end",
         "_eval_start",
-        "_fed",
         "_fresh",
         "_full",
         "_graph",
@@ -75,6 +74,7 @@ class StepTimer(Counters):
         "_stated_samples",
         "_told",
         "_training",
+        "fed",
         "passes_per_step",
         "ring",
         "sink",
@@ -111,7 +111,8 @@ class StepTimer(Counters):
         self._made: Dict[int, int] = {}
         self._full: Dict[int, FullBatches] = {}
         self._seen.discard(INPUT_WAIT)
-        self._fed = False
+        self.fed = False
+        """A loader or iterator that hooks see has trained since the worker was initialised."""
         self.seen_all = False
         self._epochs_stated = False
         self._restart()
@@ -286,7 +287,7 @@ class StepTimer(Counters):
             self.epoch += 1
         self._training, self._pending = set(self._pending), []
         self.feeding = 0
-        self._fed = True
+        self.fed = True
         self.sees(INPUT_WAIT)
         batches = max(self._made.get(source, UNSEEN) for source in self._training)
         self._made = {}
@@ -416,7 +417,7 @@ class StepTimer(Counters):
     def seen_of(self, counted: Sequence[int], samples: int, batches: int) -> Tuple[int, ...]:
         """The phases, samples and batches of a step of which so much was counted, with UNSEEN for what no hook can see."""
         phases = [number if phase in self._seen else UNSEEN for phase, number in zip(PHASES, counted)]
-        samples = samples if self._fed and samples >= 0 else UNSEEN
+        samples = samples if self.fed and samples >= 0 else UNSEEN
         if self._stated_samples is not None:
             samples = self._stated_samples
         elif self._samples_per_step is not None:
@@ -425,7 +426,7 @@ class StepTimer(Counters):
 
     def _explain(self, step: int) -> None:
         """Say why, once it is clear that it stays so."""
-        if step != 1 or self._fed:
+        if step != 1 or self.fed:
             return
         if INPUT_WAIT not in self._seen and not self.manual:
             self.unseen("input_wait", NO_LOADER)
@@ -435,7 +436,7 @@ class StepTimer(Counters):
     def sees(self, *phases: int) -> None:
         """Hooks for these phases are in place."""
         self._seen.update(phases)
-        self.seen_all = self._seen.issuperset(PHASES) and self._fed and self._samples_per_step is None
+        self.seen_all = self._seen.issuperset(PHASES) and self.fed and self._samples_per_step is None
 
     # Words
 

@@ -14,6 +14,11 @@ from .ring import UNSEEN, monotonic_ns
 from .steps import COMPUTE, EXPOSED, OPTIMIZER, UNCOUNTABLE, StepTimer
 from .worker import Worker, watch
 
+NEVER_REDUCED = (
+    "Horovod counted the end of the data as a pass, and so beyond backward_passes_per_step: "
+    "it neither reduces nor applies gradients any more"
+)
+
 
 def install(worker: Worker) -> None:
     """Hook TensorFlow where the script uses it through Horovod."""
@@ -65,6 +70,10 @@ class TensorFlowHooks:
         self._reduced: Any = weakref.WeakSet()
         self._call: Optional[Outermost] = None
         self._calls: List[Call] = []
+        """Those of the step that runs."""
+        self._empty_passes = 0
+        """Passes that Horovod counted for it beside `_calls`."""
+        self._counter: Any = None
         self._plain: Callable[[], Any] = lambda: None
         """The function of which each call is a step."""
         self._busy = False
@@ -88,7 +97,8 @@ class TensorFlowHooks:
 
         def make_tape(original: Function) -> Function:
             def DistributedGradientTape(*args: Any, **kwargs: Any) -> Any:
-                self.timer.passes_per_step = 1
+                if self.timer.passes_per_step != 1:
+                    self.gathers(None)
                 self.ask_again()
                 return original(*args, **kwargs)
 
@@ -178,7 +188,7 @@ class TensorFlowHooks:
         """A call that looked like a plain step was more."""
         call, self._call = self._call, None
         if call is not None and returned:
-            self._called(call.stack[0], 0.0 if call.trains else wall / 1e9, end - start)
+            self._called(call.stack[0], Call(wall / 1e9, end - start, 1, call.trains))
 
     def _nested(self, original: Function, function: Any, args: Any, kwargs: Any) -> Any:
         """A function called while another is traced."""
@@ -201,16 +211,21 @@ class TensorFlowHooks:
             result = original(function, *args, **kwargs)
         if call.trains:
             self.timer.training_begins()
-            self._called(function, 0.0, monotonic_ns() - start)
+            duration = monotonic_ns() - start
+            self._called(function, Call(wall_s() - duration / 1e9, duration, 1, traced=True))
         return result
 
     def _train(self, original: Function, function: Any, args: Any, kwargs: Any) -> Any:
         start = monotonic_ns()
         self.timer.training_begins()
-        with self._called_as(function) as call:
-            wall = wall_s()
-            result = original(function, *args, **kwargs)
-        self._called(function, 0.0 if call.trains else wall, monotonic_ns() - start)
+        try:
+            with self._called_as(function) as call:
+                wall = wall_s()
+                result = original(function, *args, **kwargs)
+        except BaseException:
+            self.timer.attempt("step", self.count_passes)
+            raise
+        self._called(function, Call(wall, monotonic_ns() - start, 1, call.trains))
         return result
 
     @contextmanager
@@ -221,17 +236,39 @@ class TensorFlowHooks:
         finally:
             self._call, self.timer.in_graph = None, NO_GRAPH
 
-    def _called(self, function: Any, wall: float, duration: int) -> None:
+    def _called(self, function: Any, call: Call) -> None:
         """A training function returned: a step, a micro-batch, or several steps at once (then Keras says how many)."""
-        end = self.timer.graph_ends(duration)
-        self._calls.append(Call(wall, duration, 1))
-        if not wall:
+        end = self.timer.graph_ends(call.duration_ns)
+        self._calls.append(call)
+        if call.traced:
             self.timer.unsplit("the step also traced its graph")
         self._last_reduced = function in self._reduced
-        if self.steps_in_call == 1 and len(self._calls) >= self.timer.passes_per_step:
+        passes = self.timer.passes_per_step
+        if self.steps_in_call == 1 and len(self._calls) + self._empty_passes >= passes:
             self._step(self._last_reduced, end)
-            if wall and self._last_reduced and self.timer.passes_per_step == 1 and self.timer.graph != id(function):
+            if not call.traced and self._last_reduced and passes == 1 and self.timer.graph != id(function):
                 self._plain_from_now(function)
+
+    def gathers(self, helper: Any) -> None:
+        """Gradients are gathered by `helper` of Horovod's, or not at all if it is None."""
+        self.timer.passes_per_step = int(getattr(helper, "backward_passes_per_step", 1))
+        self._counter = getattr(helper, "counter", None)
+        self.timer.attempt("step", self.count_passes)
+
+    def count_passes(self) -> None:
+        """Take over how many passes Horovod has counted since it reduced last.
+
+        A call that fails may have been counted too: the one that finds the end of the data always is. A new optimizer counts
+        from 0, whatever an earlier one had gathered.
+        """
+        passes = 0 if self._counter is None else int(self._counter)
+        if passes >= self.timer.passes_per_step:
+            for field in ("compute", "exposed_communication", "optimizer"):
+                self.timer.unseen(field, NEVER_REDUCED)
+            self._reduced.clear()
+            passes = len(self._calls)
+        del self._calls[: max(0, len(self._calls) - passes)]
+        self._empty_passes = passes - len(self._calls)
 
     def _plain_from_now(self, function: Any) -> None:
         """Each call of `function` is a step, as far as can be told."""
@@ -244,7 +281,7 @@ class TensorFlowHooks:
         self.timer.graph = 0
 
     def _step(self, reduced: bool, end: int) -> None:
-        calls, self._calls = self._calls, []
+        calls, self._calls, self._empty_passes = self._calls, [], 0
         if self.timer.manual:
             self.times.unread()
         else:

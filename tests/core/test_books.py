@@ -111,6 +111,23 @@ def test_a_broadcast_between_two_steps_belongs_to_initialisation() -> None:
     assert wall.unexplained == pytest.approx(1.0)  # from 107.5 to 108, and from 109.5 to 110
 
 
+def test_a_broadcast_within_the_first_step_is_counted_once() -> None:
+    state = SessionState()
+    apply(state, ev.JobStarted(at=100.0, job="j", command=["x"], np=1))
+    apply(state, ev.WorkerStarted(at=101.0, host="h", local_rank=0, rank=0, pid=1))
+    # The first step is of several micro-batches, from 104 to 107.5, and of that 1 s is cut out.
+    apply(state, ev.SpanRecorded(at=110.0, node="n", worker="w", rank=0, span="sync", started=106.0, duration_s=1.0))
+    for number, begun in enumerate((105.0, 107.5)):
+        step = {"first_step": number, "origin": begun, "start_ns": [0], "duration_ns": [2_500_000_000]}
+        apply(state, ev.StepsRecorded(at=begun + 2.5, node="n", worker="w", rank=0, generation=0, **step))  # type: ignore[arg-type]
+    apply(state, ev.JobEnded(at=111.0, exit_code=0))
+    wall, found = wall_split(state), books(state)
+    assert wall is not None and found is not None
+    assert wall.initialisation == found.parts["initialisation"] == pytest.approx(4.0)
+    assert wall.unexplained == pytest.approx(0.0)
+    assert found.unexplained_share == pytest.approx(0.0)
+
+
 def test_warm_up_that_one_generation_knows_is_not_lost_where_another_does_not() -> None:
     state = SessionState()
     apply(state, ev.JobStarted(at=100.0, job="j", command=["x"], np=1))

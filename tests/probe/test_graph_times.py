@@ -1,0 +1,158 @@
+"""Which rows of the graph's clock belong to which step: by when they were written."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from distmon.probe.graph_times import LOST, NO_ITERATOR, UNCOUNTED, Call, GraphTimes
+from distmon.probe.ring import UNSEEN, Message, RingReader, RingWriter, Step
+from distmon.probe.steps import INPUT_WAIT, StepTimer
+from distmon.probe.tensorflow_hooks import NEVER_REDUCED, TensorFlowHooks
+
+MS = 1_000_000
+Row = tuple[float, int, float, float]
+
+
+class Column(list[float]):
+    def numpy(self) -> Any:
+        return SimpleNamespace(tolist=lambda: list(self))
+
+
+class Queue:
+    """In place of TensorFlow's."""
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+
+    def size(self) -> int:
+        return len(self.rows)
+
+    def dequeue_many(self, count: int) -> list[Column]:
+        rows, self.rows = self.rows[:count], self.rows[count:]
+        return [Column(column) for column in zip(*rows, strict=True)]
+
+    def batch(self, at: float, samples: int = 8) -> None:
+        self.rows.append((at, samples, 0, 0))
+
+    def reduction(self, begun: float, ended: float) -> None:
+        self.rows.append((0, 0, begun, ended))
+
+    def both(self, at: float, begun: float, ended: float) -> None:
+        self.rows.append((at, 8, begun, ended))
+
+
+class Graph:
+    """The times of a graph whose ring can be read."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.chmod(0o700)
+        self.timer = StepTimer(RingWriter.create(str(directory), 64, host="h"))
+        self.times = GraphTimes(None, self.timer)
+        self.times._queue = self.queue = Queue()
+        (path,) = directory.glob("*.ring")
+        self.reader = RingReader(str(path))
+
+    def hold(self, number: int, *calls: Call, reduced: bool = True) -> None:
+        duration = sum(call.duration_ns for call in calls)
+        numbers = (number, 0, 0, 1, duration, UNSEEN, UNSEEN, UNSEEN, UNSEEN, UNSEEN, len(calls))
+        self.times.hold(numbers, list(calls), reduced)
+
+    def plain(self, number: int, wall_s: float, duration_ns: int) -> None:
+        self.times.calls.append((number, 0, 0, 1, duration_ns, 0, 0, 0, 0, 0, 0, round(wall_s * 1e9), duration_ns))
+
+    def read(self) -> tuple[list[tuple[int | None, ...]], dict[str, str]]:
+        """(phases in ms and samples) of each step, and the reasons."""
+        self.times.flush()
+        steps, reasons = [], {}
+        for record in self.reader.read():
+            if isinstance(record, Step):
+                phases = (record.input_wait_ns, record.compute_ns, record.exposed_communication_ns, record.optimizer_ns)
+                steps.append((*(None if ns is None else round(ns / MS) for ns in phases), record.samples))
+            elif isinstance(record, Message) and record.fields["type"] == "unseen":
+                reasons[str(record.fields["field"])] = str(record.fields["reason"])
+        return steps, reasons
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Graph:
+    return Graph(tmp_path)
+
+
+def call(wall_s: float, traced: bool = False) -> Call:
+    return Call(wall_s, 100 * MS, 1, traced)
+
+
+def test_rows_of_a_step_that_still_runs_wait_for_its_end(graph: Graph) -> None:
+    for at in (1.0, 2.0, 3.0):
+        graph.queue.batch(at + 0.01)
+    graph.queue.reduction(2.03, 2.07)
+    graph.hold(0, call(1.0), call(2.0))
+    assert graph.read() == ([(20, 110, 40, 30, 16)], {})
+    graph.queue.batch(4.02)
+    graph.queue.reduction(4.05, 4.09)
+    graph.hold(1, call(3.0), call(4.0))
+    assert graph.read() == ([(30, 120, 40, 10, 16)], {})
+
+
+def test_rows_of_a_call_that_failed_belong_to_no_step(graph: Graph) -> None:
+    graph.queue.both(1.01, 1.02, 1.03)
+    graph.queue.batch(2.01)
+    graph.queue.both(3.02, 3.05, 3.09)
+    graph.plain(0, 1.0, 100 * MS)
+    graph.plain(1, 3.0, 100 * MS)
+    assert graph.read() == ([(10, 10, 10, 70, 8), (20, 30, 40, 10, 8)], {})
+
+
+def test_a_step_whose_rows_are_lost_says_so_and_the_next_is_whole(graph: Graph) -> None:
+    graph.queue.both(2.02, 2.05, 2.09)
+    graph.hold(0, call(1.0))
+    graph.hold(1, call(2.0))
+    steps, reasons = graph.read()
+    assert steps == [(None, None, None, None, None), (20, 30, 40, 10, 8)]
+    assert reasons["compute"] == reasons["exposed_communication"] == reasons["optimizer"] == LOST
+
+
+def test_a_step_that_traced_has_samples_and_no_split(graph: Graph) -> None:
+    graph.queue.both(1.02, 1.05, 1.09)
+    graph.hold(0, call(1.0, traced=True))
+    assert graph.read() == ([(None, None, None, None, 8)], {})
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_a_batch_that_holds_nothing_to_count_says_so(graph: Graph, held: bool) -> None:
+    graph.queue.batch(1.02, samples=0)
+    graph.queue.reduction(1.05, 1.09)
+    if held:
+        graph.hold(0, call(1.0))
+    else:
+        graph.plain(0, 1.0, 100 * MS)
+    assert graph.read() == ([(20, 30, 40, 10, None)], {"samples": UNCOUNTED})
+
+
+def test_a_batch_taken_outside_of_the_graph_counts_as_it_was_seen_there(graph: Graph) -> None:
+    graph.timer.fed = True
+    graph.timer.sees(INPUT_WAIT)
+    graph.queue.reduction(1.05, 1.09)
+    graph.times.calls.append((0, 0, 0, 1, 120 * MS, 20 * MS, 0, 0, 0, 16, 1, 1_000_000_000, 100 * MS))
+    assert graph.read() == ([(20, 50, 40, 10, 16)], {})
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_without_an_iterator_input_and_samples_have_that_reason(graph: Graph, held: bool) -> None:
+    for number in range(2):
+        graph.queue.reduction(number + 1.05, number + 1.09)
+        if held:
+            graph.hold(number, call(number + 1.0))
+        else:
+            graph.plain(number, number + 1.0, 100 * MS)
+    assert graph.read() == ([(None, 50, 40, 10, None)] * 2, {"samples": NO_ITERATOR, "input_wait": NO_ITERATOR})
+
+
+def test_horovod_counts_on_past_the_end_of_the_data_and_reduces_no_more(graph: Graph) -> None:
+    hooks = TensorFlowHooks(graph.timer, None)
+    hooks.gathers(SimpleNamespace(backward_passes_per_step=4, counter=3))
+    assert graph.read()[1] == {}
+    hooks.gathers(SimpleNamespace(backward_passes_per_step=4, counter=4))
+    assert graph.read()[1] == dict.fromkeys(("compute", "exposed_communication", "optimizer"), NEVER_REDUCED)
