@@ -164,7 +164,7 @@ class GraphTimes:
         if len(self._reductions) != len(plain) or len(self._batches) not in (0, len(plain)):
             return False
         there, reduced = iter(self._batches), iter(self._reductions)
-        write = self._timer.ring.step
+        write = self._timer.ring.step if self._timer.samples_per_step is None else self._record
         for row in plain:
             batch, between = next(there, NOTHING), next(reduced)
             numbers = finish_plain(row, batch, between)
@@ -195,14 +195,19 @@ class GraphTimes:
     def _write_step(self, step: Held, batches: List[Rows], reductions: Rows) -> None:
         steps = finish(step, batches, reductions)
         for numbers in steps:
-            self._timer.ring.step(*numbers)
+            self._record(*numbers)
         if UNSEEN in steps[-1]:
             self._explain(step, steps[-1], batches)
+
+    def _record(self, *numbers: int) -> None:
+        """Write a step, with the samples that the user stated, whatever was counted."""
+        stated = self._timer.samples_per_step
+        self._timer.ring.step(*(numbers if stated is None else (*numbers[:9], stated, *numbers[10:])))
 
     def _explain(self, step: Held, numbers: Tuple[int, ...], batches: List[Rows]) -> None:
         """Say why a step was not seen whole. Why none of its function is split was said when that was traced."""
         no_batch = LOST if any(batches) else NO_ITERATOR
-        if numbers[9] == UNSEEN:
+        if numbers[9] == UNSEEN and self._timer.samples_per_step is None:
             self._timer.unseen("samples", UNCOUNTED if all(batches) or self._timer.fed else no_batch)
         if not step.reduced or step.calls[-1].rows > 1 or True in [call.traced for call in step.calls]:
             return

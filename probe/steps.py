@@ -69,7 +69,6 @@ class StepTimer(Counters):
         "_initialising_since",
         "_made",
         "_pending",
-        "_samples_per_step",
         "_seen",
         "_stated_samples",
         "_told",
@@ -77,6 +76,7 @@ class StepTimer(Counters):
         "fed",
         "passes_per_step",
         "ring",
+        "samples_per_step",
         "sink",
     )
 
@@ -96,7 +96,8 @@ class StepTimer(Counters):
         self._epochs_stated = False
         self._told: Set[Tuple[str, str]] = set()
         self._stated_samples: Optional[int] = None
-        self._samples_per_step = samples_per_step()
+        self.samples_per_step = samples_per_step()
+        """What the user said of every step; None where nothing was."""
         self.begin_generation(0)
 
     def begin_generation(self, generation: int) -> None:
@@ -420,8 +421,8 @@ class StepTimer(Counters):
         samples = samples if self.fed and samples >= 0 else UNSEEN
         if self._stated_samples is not None:
             samples = self._stated_samples
-        elif self._samples_per_step is not None:
-            samples = self._samples_per_step
+        elif self.samples_per_step is not None:
+            samples = self.samples_per_step
         return (*phases, samples, batches)
 
     def _explain(self, step: int) -> None:
@@ -430,13 +431,13 @@ class StepTimer(Counters):
             return
         if INPUT_WAIT not in self._seen and not self.manual:
             self.unseen("input_wait", NO_LOADER)
-        if self._samples_per_step is None and self._stated_samples is None:
+        if self.samples_per_step is None and self._stated_samples is None:
             self.unseen("samples", NOT_STATED if self.manual else NO_LOADER)
 
     def sees(self, *phases: int) -> None:
         """Hooks for these phases are in place."""
         self._seen.update(phases)
-        self.seen_all = self._seen.issuperset(PHASES) and self.fed and self._samples_per_step is None
+        self.seen_all = self._seen.issuperset(PHASES) and self.fed and self.samples_per_step is None
 
     # Words
 

@@ -156,3 +156,15 @@ def test_horovod_counts_on_past_the_end_of_the_data_and_reduces_no_more(graph: G
     assert graph.read()[1] == {}
     hooks.gathers(SimpleNamespace(backward_passes_per_step=4, counter=4))
     assert graph.read()[1] == dict.fromkeys(("compute", "exposed_communication", "optimizer"), NEVER_REDUCED)
+
+
+def test_stated_samples_hold_whatever_the_graph_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DISTMON_SAMPLES_PER_STEP", "100")
+    graph = Graph(tmp_path)
+    graph.plain(0, 100.0, 10 * MS)
+    graph.queue.both(100.001, 100.006, 100.008)
+    steps, reasons = graph.read()
+    graph.hold(1, Call(101.0, 10 * MS, 1, False))
+    graph.queue.both(101.001, 101.006, 101.008)
+    more, _ = graph.read()
+    assert [step[-1] for step in steps + more] == [100, 100] and "samples" not in reasons
