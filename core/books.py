@@ -12,6 +12,7 @@ from distmon.core.elastic import undone_of
 from distmon.core.measures import elapsed, steps_set_aside
 from distmon.core.state import SessionState
 from distmon.core.steps import Generation, RankSteps
+from distmon.core.waited import waited_for_spans_s
 from distmon.core.wall import broadcast_between_steps_s
 
 
@@ -114,6 +115,11 @@ def _of_rank(
         undone_s = undone_of(state, {generation.number: made})
         for name, seconds in _of_steps(generation, made, undone_s).items():
             parts[name] += seconds
+        for span, waited in waited_for_spans_s(state, generation).items():
+            waits = "straggler_wait" if "straggler_wait" in parts else "exposed_communication"
+            taken = min(waited[number], parts[waits])
+            parts[waits] -= taken
+            parts[span] += taken
         parts["initialisation"] += broadcast_between_steps_s(state, made)
         until = made.last_end
     spans = known.span_totals if known else {}

@@ -10,15 +10,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from distmon.core.measures import RECENT, current_generation, step_split
+from distmon.core.measures import RECENT, current_generation, steady_totals, step_split
 from distmon.core.state import SessionState
+from distmon.core.waited import mean_waited_s
 
 _HIDDEN = 0.05
 
 
 @dataclass(slots=True, frozen=True)
 class Communication:
-    """Of the current generation; seconds of a mean step. What was not seen is None."""
+    """Of the current generation; seconds of a mean step, without what is waited in it for a rank that evaluates or saves.
+
+    What was not seen is None.
+    """
 
     ranks: int
     step_s: float
@@ -52,15 +56,17 @@ def communication(state: SessionState) -> Communication | None:
     if generation is None or split is None or split.exposed_communication is None or split.step_s <= 0 or ranks < 2:
         return None
     exposed, arrivals = split.exposed_communication, generation.arrivals
-    waited = arrivals.transfer_ns * len(arrivals.ranks) + arrivals.waiting_ns
-    waiting = exposed * arrivals.waiting_ns / waited if waited else None
+    others_s = min(mean_waited_s(state, generation) * len(generation.ranks) / max(steady_totals(generation).steps, 1), exposed)
+    joined = arrivals.transfer_ns * len(arrivals.ranks) + arrivals.waiting_ns
+    waiting = max(exposed * arrivals.waiting_ns / joined - others_s, 0.0) if joined else None
+    exposed -= others_s
     transfer = exposed - waiting if waiting is not None else None
     model = next((r.model for _, r in sorted(state.ranks.items()) if r.model is not None), None)
     size = model.gradient_bytes if model else None
     rate = size / transfer if size and transfer else None
     return Communication(
         ranks=ranks,
-        step_s=split.step_s,
+        step_s=split.step_s - others_s,
         exposed_s=exposed,
         compute_s=split.compute,
         compute_to_communication=split.compute / exposed if split.compute is not None and exposed > 0 else None,

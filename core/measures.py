@@ -23,7 +23,11 @@ ALL_PHASES = (*PHASES, "rest")
 
 
 class Split(NamedTuple):
-    """Mean of a step over ranks, in seconds. A phase that was never seen is None; what was not seen is in the rest."""
+    """Mean of a step over ranks, in seconds.
+
+    A phase is that of the steps in which it was seen; the time of one that never was, which is None, is in the rest.
+    They add up to the step: where they were seen in longer steps than most, they are given as shares of the mean step.
+    """
 
     step_s: float
     input_wait: float | None
@@ -50,17 +54,16 @@ def split(totals: Totals) -> Split | None:
 
 def split_of(sums: Sums) -> Split | None:
     """The mean step of some sums; None of no steps."""
-    steps, duration, _, _, a, b, c, d, seen_a, seen_b, seen_c, seen_d = sums
+    steps, duration = sums[0], sums[1]
     if not steps:
         return None
-    return Split(
-        duration / steps / 1e9,
-        a / steps / 1e9 if seen_a else None,
-        b / steps / 1e9 if seen_b else None,
-        c / steps / 1e9 if seen_c else None,
-        d / steps / 1e9 if seen_d else None,
-        (duration - (a + b + c + d)) / steps / 1e9,
-    )
+    step_s = duration / steps / 1e9
+    found = [ns / seen / 1e9 if seen else None for ns, seen in zip(sums[4:8], sums[8:12], strict=True)]
+    known = sum(value for value in found if value is not None)
+    if known > step_s:  # the steps in which phases were seen are longer than the others
+        found = [None if value is None else value * step_s / known for value in found]
+    a, b, c, d = found
+    return Split(step_s, a, b, c, d, max(step_s - known, 0.0))
 
 
 @dataclass(slots=True, frozen=True)
@@ -324,10 +327,12 @@ def progress(state: SessionState) -> Progress:
     epoch_fraction = ((done - 1) % per_epoch + 1) / per_epoch if per_epoch and done else None
     if epochs and per_epoch:
         total = epochs * per_epoch
-        fraction = min(done / total, 1.0)
+        # A job that goes on from a checkpoint begins with a later epoch.
+        trained = min(state.epochs, default=0) * per_epoch + done
+        fraction = min(trained / total, 1.0)
         rate = rolling_steps_per_s(state)
         if rate and state.job.status == "running":
-            eta = max(total - done, 0) / rate
+            eta = max(total - trained, 0) / rate
     return Progress(done, lead.epoch if lead else None, epochs, per_epoch, fraction, epoch_fraction, elapsed(state), eta)
 
 

@@ -68,7 +68,7 @@ def _mean(sums: Totals, metric: str) -> float | None:
     if metric == "rest":
         return (sums.duration_ns - sum(sums.phase_ns)) / sums.steps / 1e9
     phase = PHASES.index(metric)
-    return sums.phase_ns[phase] / sums.steps / 1e9 if sums.seen[phase] else None
+    return sums.phase_ns[phase] / sums.seen[phase] / 1e9 if sums.seen[phase] else None
 
 
 def _lateness(exposed: dict[int, Row]) -> dict[int, Row]:

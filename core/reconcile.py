@@ -15,6 +15,7 @@ import math
 from collections.abc import Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from distmon.core.intervals import Interval, over_runs, ratio
 from distmon.core.measures import (
@@ -27,6 +28,7 @@ from distmon.core.measures import (
 )
 from distmon.core.state import SessionState
 from distmon.core.steady import steady_speed
+from distmon.core.waited import waited_share
 from distmon.core.wall import wall_split
 
 NO_SAMPLES = "the number of samples in a batch was not seen"
@@ -93,14 +95,21 @@ def run_figures(state: SessionState) -> RunFigures | None:
     if speed is None:
         return None
     parts = {name: value for name, value in split.parts().items() if value}
+    waited = waited_share(state, generation)
     return RunFigures(
         ranks=generation.world_size,
         wall_s=wall,
         samples=trained,
-        steady_samples_per_s=speed,
+        steady_samples_per_s=_faster(speed, 1 / (1 - waited)),
         steady_found=warmup(generation).steps is not None,
         parts_s=_with_phases(parts, state),
     )
+
+
+def _faster(speed: Interval | float, factor: float) -> Interval | float:
+    if not isinstance(speed, Interval):
+        return speed * factor
+    return replace(speed, estimate=speed.estimate * factor, low=speed.low * factor, high=speed.high * factor)
 
 
 def why_no_figures(state: SessionState) -> str:
@@ -123,6 +132,12 @@ def _with_phases(parts: dict[str, float], state: SessionState) -> dict[str, floa
     if rank_ns := arrivals.joined_ns * len(arrivals.ranks):
         shares["straggler_wait"] = min(arrivals.waiting_ns / rank_ns, shares["exposed_communication"])
         shares["exposed_communication"] -= shares["straggler_wait"]
+    if waited := waited_share(state, generation):
+        # The steady time is that of the lowest rank, in which nobody waits for it.
+        name = "straggler_wait" if "straggler_wait" in shares else "exposed_communication"
+        shares[name] = max(shares[name] - waited, 0.0)
+        whole = math.fsum(shares.values())
+        shares = {name: share / whole for name, share in shares.items()} if whole else shares
     return parts | {f"steady {name}": steady * share for name, share in shares.items() if share}
 
 

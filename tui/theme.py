@@ -128,13 +128,13 @@ SAFE = Palette(
     name="distmon-safe", dark=True, background="#000000", raised="#141414", text="#ffffff", muted="#b4b4b4", border="#5c5c5c",
     focus="#56b4e9", accent="#56b4e9", good="#56b4e9", warn="#f0e442", bad="#ff8f3f", selected="#26425a", track="#333333",
     input_wait="#f0e442", compute="#56b4e9", exposed_communication="#e69ac4", optimizer="#2fc79a", rest="#b4b4b4",
-    series=("#56b4e9", "#f0e442", "#e69ac4", "#2fc79a", "#ff8f3f", "#ffffff"),
+    series=("#56b4e9", "#f0e442", "#e69ac4", "#ff8f3f", "#2fc79a", "#ffffff"),
 )  # fmt: skip
 SAFE_LIGHT = Palette(
     name="distmon-safe-light", dark=False, background="#ffffff", raised="#efefef", text="#000000", muted="#4d4d4d",
     border="#9a9a9a", focus="#005a8c", accent="#005a8c", good="#005a8c", warn="#735c00", bad="#a63c00", selected="#cfe5f4",
     track="#d8d8d8", input_wait="#735c00", compute="#005a8c", exposed_communication="#8f3a6b", optimizer="#00664a",
-    rest="#4d4d4d", series=("#005a8c", "#735c00", "#8f3a6b", "#00664a", "#a63c00", "#000000"),
+    rest="#4d4d4d", series=("#005a8c", "#735c00", "#8f3a6b", "#a63c00", "#00664a", "#000000"),
 )  # fmt: skip
 ANSI = Palette(
     name="distmon-ansi", dark=True, background="default", raised="default", text="default", muted="default",

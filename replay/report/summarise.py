@@ -18,6 +18,7 @@ from distmon.core.state import NodeState, SessionState
 from distmon.core.steps import Generation
 from distmon.core.summary import summary
 from distmon.core.verdicts import cannot_tell, verdicts
+from distmon.core.waited import mean_waited_s, waited_share
 from distmon.core.wall import wall_split
 from distmon.core.warmup import METHOD
 from distmon.replay.report import model
@@ -81,7 +82,7 @@ def summarise(
         distmon_version=clean(state.distmon_version),
         summary=_summary(state, sizes),
         unknown_kinds={clean(kind): times for kind, times in sorted(state.unknown_kinds.items())},
-        notes=(notes or []) + _import_warnings(state) + _lost_output(state) + _silent_nodes(state) + _summed_steps(state),
+        notes=(notes or []) + [note for told in _NOTES for note in told(state)],
         reasons=_reasons(state, throughput, overalls) | _throughput_reasons(state, overalls, epochs) | _energy_reasons(state),
     )
     add_reasons(session)
@@ -340,6 +341,18 @@ def _summed_steps(state: SessionState) -> list[str]:
     ]
 
 
+def _waited(state: SessionState) -> list[str]:
+    """That steps hold the wait for a rank that evaluates or saves alone, where that is more than how evenly all do."""
+    generation = measures.current_generation(state)
+    if generation is None or not (share := waited_share(state, generation)):
+        return []
+    waited = mean_waited_s(state, generation)
+    return [
+        f"{waited:.2f} s of a rank's steps, {share:.0%} of them, are its wait for another that evaluates or saves alone: "
+        "the mean step and the mean speed hold that; the median, the communication, the scaling and the rank-seconds do not"
+    ]
+
+
 def _silent_nodes(state: SessionState) -> list[str]:
     """A sentence for each of the first nodes that fell silent, and how many more did."""
     hosts = {past.host for past in state.host_silences}
@@ -457,3 +470,7 @@ def _how_often(ranks: list[RankOverall], name: str) -> str:
     steps = sum(rank.steps for rank in ranks)
     missing = sum(rank.missing.get(name, rank.steps) for rank in ranks)
     return f"not seen in {missing:,} of {count(steps, 'step')}: " if missing < steps else ""
+
+
+_NOTES = (_import_warnings, _lost_output, _silent_nodes, _summed_steps, _waited)
+"""What may have to be said before any figure."""

@@ -86,11 +86,14 @@ def test_split_adds_up_and_unseen_is_none() -> None:
 
 
 def test_a_split_adds_up_where_some_steps_have_none() -> None:
+    """The phases are those of the steps in which they were seen, and no more than the mean step holds."""
     seen = batch(0, [0.1] * 30, input_wait_ns=[0.01] * 30, compute_ns=[0.06] * 30)
-    state = fold([seen, batch(30, [0.1] * 10, origin=3.0, input_wait_ns=[0.01] * 10)])
-    split = measures.step_split(measures.current_generation(state))
-    assert split is not None and split.compute == pytest.approx(0.045) and split.rest == pytest.approx(0.045)
-    assert split.step_s == pytest.approx(0.1)
+    split = measures.step_split(measures.current_generation(fold([seen, batch(30, [0.1] * 10, origin=3.0)])))
+    assert split is not None and split.input_wait == pytest.approx(0.01) and split.compute == pytest.approx(0.06)
+    assert split.step_s == pytest.approx(0.1) and split.rest == pytest.approx(0.03)
+    mostly_shorter = measures.split_of((100, 4 * 10**9, 0, 0, 3 * 10**8, 18 * 10**8, 0, 0, 30, 30, 0, 0))
+    assert mostly_shorter is not None and sum(value or 0 for value in mostly_shorter[1:]) == pytest.approx(mostly_shorter.step_s)
+    assert mostly_shorter.input_wait == pytest.approx(0.04 / 7) and mostly_shorter.compute == pytest.approx(0.24 / 7)
 
 
 def test_throughput_is_the_sum_over_ranks() -> None:
@@ -153,6 +156,22 @@ def test_a_stall_while_a_host_is_lost_names_the_host() -> None:
     stall = verdicts(state)[0]
     assert (stall.kind, stall.host) == ("stall", lost.host)
     assert f"{lost.host} does not answer since" in stall.text
+
+
+def test_what_was_trained_before_a_resume_is_done_and_not_left() -> None:
+    def resumed(event: ev.AnyEvent) -> ev.AnyEvent:
+        if isinstance(event, ev.ProgressDeclared):
+            return msgspec.structs.replace(event, epochs=9)
+        epoch = getattr(event, "epoch", None)
+        return event if epoch is None else msgspec.structs.replace(event, epoch=epoch + 7)
+
+    over = ev.JobEnded | ev.WorkerExited | ev.SessionEnded | ev.NodeLeft
+    events = [e for e in session(Script(ranks=2, seconds=9, steps_per_epoch=60)) if not isinstance(e, over)]
+    state = fold(resumed(e) for e in events)
+    found = measures.progress(state)
+    assert found.epochs == 9 and found.fraction == pytest.approx((7 * 60 + found.step) / (9 * 60))
+    rate = measures.rolling_steps_per_s(state)
+    assert rate is not None and found.eta_s == pytest.approx((2 * 60 - found.step) / rate)
 
 
 def test_a_silent_agent_of_the_launchers_own_machine_is_no_host_that_is_gone_and_no_stall() -> None:

@@ -96,8 +96,10 @@ async def test_what_stands_next_is_selected_where_the_selected_left_and_it_is_sa
         heat.show(data([1.0] * 8, 4), lambda key: f"value {key}")
         heat.select(6)
         heat.show(HeatData([5, 7], [1.0, 2.0], [("a", 2)], SCALE), lambda key: f"value {key}")
-        assert heat.selected == 7 and "6 left; value 7" in heat.draw_body(*heat.body_size)[-1].text
+        assert heat.selected == 7 and "value 6 left; value 7" in heat.draw_body(*heat.body_size)[-1].text
         heat.show(HeatData([5], [1.0], [("a", 1)], SCALE), lambda key: f"value {key}")
-        assert heat.selected == 5 and "7 left; value 5" in heat.draw_body(*heat.body_size)[-1].text
+        assert heat.selected == 5 and "value 7 left; value 5" in heat.draw_body(*heat.body_size)[-1].text
+        heat.show(HeatData([5, 7], [1.0, 2.0], [("a", 2)], SCALE), lambda key: f"value {key}")
+        assert "left" not in heat.draw_body(*heat.body_size)[-1].text  # the moment is one at which it was there
         heat.select(5)
         assert "left" not in heat.draw_body(*heat.body_size)[-1].text

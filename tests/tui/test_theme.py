@@ -12,7 +12,7 @@ from textual.color import Color
 
 from distmon.core.state import JobState, JobStatus
 from distmon.tui.glyphs import STATES, ascii_only, to_ascii
-from distmon.tui.theme import PALETTES, Palette
+from distmon.tui.theme import HEAT_LEVELS, PALETTES, Palette
 from distmon.tui.view.words import SEVERITY, job_state, node_state, rank_state
 
 ROOT = Path(__file__).parent.parent.parent
@@ -98,3 +98,10 @@ def test_to_ascii_keeps_the_width() -> None:
 def test_words_stand_on_the_theme_s_own_ground_and_not_on_the_terminal_s(palette: Palette) -> None:
     grounds = {role: palette.style(role).bgcolor for role in palette.styles}
     assert all((ground is None) == palette.ansi for ground in grounds.values()), grounds
+
+
+@pytest.mark.parametrize("palette", OWN_COLOURS, ids=lambda p: p.name)
+def test_much_work_is_not_painted_as_trouble(palette: Palette) -> None:
+    colours = [palette.style(f"cool{level}").color for level in range(HEAT_LEVELS)]
+    work = {colour.name for colour in colours if colour is not None}
+    assert work.isdisjoint({palette.bad, palette.warn})

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from distmon.core.errors import UsageError
+from distmon.core.errors import DistmonError, UsageError
 from distmon.core.events import OutputWritten
 from distmon.core.fold import apply
 from distmon.core.printable import clean
@@ -40,6 +40,9 @@ from distmon.tui.cli.sessions import resolve
 from distmon.tui.job import LaunchedJob, new_session_id
 from distmon.tui.plain import PlainView, summary_lines
 from distmon.tui.terminal import can_show_app, run_app
+
+if TYPE_CHECKING:
+    from distmon.tui.app import DistmonApp
 
 POLL_S = 0.1
 EPILOG = """\
@@ -266,7 +269,7 @@ def _with_screen(job: LaunchedJob, state: SessionState, first: tuple[str, object
     rewind = Rewind(job, state, job.recorder)
     app = DistmonApp(rewind, rewind, job, state=state, opening=first)
     try:
-        left_by = run_app(app)
+        left_by = _shown(app, job, state)
     finally:
         rewind.close()
         if job.running:
@@ -278,24 +281,40 @@ def _with_screen(job: LaunchedJob, state: SessionState, first: tuple[str, object
     return Ran(Left(left_by)) if left_by > 128 else Ran(left(app, code), job.restarting)
 
 
+def _shown(app: DistmonApp, job: LaunchedJob, state: SessionState) -> int:
+    """How the screen was left. A screen that fails does not take the job along: it is followed in lines to its end."""
+    try:
+        return run_app(app)
+    except DistmonError as error:
+        if not job.running or job.stopping:
+            raise
+        sys.stderr.write(f"distmon: {error}\ndistmon: the job goes on without the screen; Ctrl-C ends it\n")
+        with _signals_stop(job):
+            _follow(job, state)
+        return 0
+
+
 def _without_screen(job: LaunchedJob, state: SessionState) -> int:
     """Ranks' output to our own, progress to standard error, the summary to standard output."""
-    view = PlainView()
     with _signals_stop(job):
         job.start()
         try:
-            alive = True
-            while alive:
-                alive = job.running
-                _drain(job, state)
-                for line in view.lines(state):
-                    sys.stderr.write(f"distmon: {line}\n")
-                if alive:
-                    time.sleep(POLL_S)
+            _follow(job, state)
         finally:
             code = end(job, state)
     _print_summary(state)
     return code
+
+
+def _follow(job: LaunchedJob, state: SessionState) -> None:
+    view, alive = PlainView(), True
+    while alive:
+        alive = job.running
+        _drain(job, state)
+        for line in view.lines(state):
+            sys.stderr.write(f"distmon: {line}\n")
+        if alive:
+            time.sleep(POLL_S)
 
 
 def end(job: LaunchedJob, state: SessionState) -> int:

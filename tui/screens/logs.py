@@ -11,6 +11,7 @@ from textual import work
 from textual.message import Message
 from textual.timer import Timer
 
+from distmon.core.errors import DistmonError
 from distmon.core.state import LogEntry, OutputLine
 from distmon.tui.bindings import bindings_for
 from distmon.tui.format import clock
@@ -250,7 +251,17 @@ class Logs(LinesPage):
 
     @work(thread=True, group="search")
     def _look(self, search: OutputSearch, at: float, step: int) -> None:
-        self.post_message(self.Found(search, search.earlier(at) if step < 0 else search.later(at)))
+        try:
+            line = search.earlier(at) if step < 0 else search.later(at)
+        except DistmonError as error:
+            self.app.call_from_thread(self._search_failed, search, str(error))
+        else:
+            self.post_message(self.Found(search, line))
+
+    def _search_failed(self, search: OutputSearch, why: str) -> None:
+        if search is self._search:
+            self._stop_search()
+            self.frame.say(why)
 
     def on_logs_found(self, event: Found) -> None:
         player = self.frame.player

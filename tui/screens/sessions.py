@@ -163,7 +163,7 @@ class Sessions(Page):
 
     @on_rows
     def action_delete(self) -> None:
-        """Also one that cannot be opened; not the one under way."""
+        """Also one that cannot be opened; not one that is still written."""
         found = self._known.get(self.table.model.selected or "")
         if self.frame.rights.refusal:
             self.frame.say(self.frame.rights.refusal)
@@ -171,6 +171,8 @@ class Sessions(Page):
             self.frame.say("select a recording first")
         elif self._is_on_screen(found):
             self.frame.say("that is the session on the screen; leave it first")
+        elif found.outcome == "running":
+            self.frame.say("that job is running and being recorded; end it first")
         else:
             question = f"Delete {clean(found.path.name)},\nits index and its marks? This cannot be undone."
             self.frame.ask(question, partial(self._delete, found))

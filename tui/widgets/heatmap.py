@@ -95,8 +95,8 @@ class HeatMap(Panel, Generic[K]):
         super().__init__(id=id)
         self.title, self.number, self.empty = title, number, empty
         self.selected: K | None = None
-        self._left: K | None = None
-        """What was selected until it left, while what stands in for it is selected."""
+        self._left: tuple[K, str] | None = None
+        """What was selected until it left, with what it was called, while what stands in for it is selected."""
         self._data: HeatData[K] = HeatData()
         self._describe: Callable[[K], str] = str
         self._caption: tuple[tuple[str, str], ...] = ()
@@ -112,13 +112,17 @@ class HeatMap(Panel, Generic[K]):
         filtered: bool = False,
     ) -> None:
         """Take what there is now. `describe` says in one line what a key is. One that a filter hides has not left."""
-        before, self._data, self._describe, self._caption = self._data.keys, data, describe, tuple(caption)
-        self._starts = [0, *accumulate(count for _, count in data.groups)]
-        if self.selected is not None and self.selected not in (there := set(data.keys)):
+        before, called = self._data.keys, self._describe
+        there = set(data.keys) if self.selected is not None else frozenset[K]()
+        if self.selected is not None and self.selected not in there:
             gone, self.selected = self.selected, None if filtered else _stands_in(self.selected, before, there)
             if self.selected is not None:
-                self._left = gone
+                self._left = gone, called(gone).partition(":")[0]
                 self.post_message(self.Selected(self))
+        elif self._left is not None and self._left[0] in there:
+            self._left = None
+        self._data, self._describe, self._caption = data, describe, tuple(caption)
+        self._starts = [0, *accumulate(count for _, count in data.groups)]
         self.redraw()
 
     @property
@@ -157,7 +161,7 @@ class HeatMap(Panel, Generic[K]):
             share = self._layout.share * self._layout.merged
             words = f"each cell is the worst of {share}" if share > 1 else ""
             return spread(Line([(words, style("muted"))]), legend, width, style("text"))
-        left = f"{_key_words(self._left)} left; " if self._left is not None else ""
+        left = f"{self._left[1]} left; " if self._left is not None else ""
         words = fit(left + self._describe(self.selected), max(width - legend.width - 2, 12)).rstrip()
         return spread(Line([(words, style("text", bold=True))]), legend, width, style("text"))
 

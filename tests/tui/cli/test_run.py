@@ -15,11 +15,14 @@ from typing import cast
 import pytest
 
 from distmon.core import events as ev
+from distmon.core.errors import DistmonError
 from distmon.core.fold import apply
 from distmon.core.state import SessionState
 from distmon.launcher.form import form_of
 from distmon.launcher.settings import load_settings
 from distmon.replay.session_file import load_state
+from distmon.tui.app import DistmonApp
+from distmon.tui.cli import run as run_verb
 from distmon.tui.cli.main import main
 from distmon.tui.cli.run import end, may_have_run, numbered, split_words
 from distmon.tui.job import LaunchedJob
@@ -48,6 +51,40 @@ class EndingJob:
 
     def poll(self) -> Iterator[ev.AnyEvent]:
         yield ev.JobEnded(at=1.0, exit_code=130, reason="stopped")
+
+
+@dataclass
+class TrainingJob:
+    """A job that trains on for so many looks, and then ends by itself."""
+
+    looks: int
+    stopping: bool = False
+
+    @property
+    def running(self) -> bool:
+        self.looks -= 1
+        return self.looks > 0
+
+    def poll(self) -> Iterator[ev.AnyEvent]:
+        if self.looks == 0:
+            yield ev.JobEnded(at=1.0, exit_code=0, reason="finished")
+
+
+def test_a_screen_that_fails_leaves_the_job_to_train_to_its_end(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(app: DistmonApp) -> int:
+        raise DistmonError("the screen failed: RuntimeError: boom")
+
+    monkeypatch.setattr(run_verb, "run_app", fails)
+    monkeypatch.setattr(run_verb, "POLL_S", 0.0)
+    job, state = TrainingJob(looks=5), SessionState()
+    assert run_verb._shown(cast(DistmonApp, None), cast(LaunchedJob, job), state) == 0
+    assert state.job.status == "ended" and not job.stopping
+    assert "boom\ndistmon: the job goes on without the screen; Ctrl-C ends it\n" in capsys.readouterr().err
+    job.stopping, job.looks = True, 5
+    with pytest.raises(DistmonError, match="boom"):
+        run_verb._shown(cast(DistmonApp, None), cast(LaunchedJob, job), state)
 
 
 @pytest.mark.parametrize(

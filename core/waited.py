@@ -1,0 +1,48 @@
+"""What ranks wait for within their steps that is no step of another: it evaluates or saves, and they do not, or not as long."""
+
+from __future__ import annotations
+
+import math
+
+from distmon.core.measures import steady_totals
+from distmon.core.state import SessionState
+from distmon.core.steps import Generation
+
+_LEAST_WAITED = 0.005
+"""Less than that is how evenly all evaluate."""
+SPANS_WAITED_FOR = ("evaluation", "checkpoint")
+
+
+def waited_for_spans_s(state: SessionState, generation: Generation) -> dict[str, dict[int, float]]:
+    """Kind of span -> seconds of its steps in which each rank waited for the one whose were longest; empty of elastic jobs.
+
+    The longer one cuts them out of its own step, and comes so much later to the allreduce. What comes after the last step of
+    any rank is waited for in none.
+    """
+    ends = [made.last_end for made in generation.ranks.values() if made.last_end is not None]
+    if sum(bool(known.ranks) for known in state.generations.values()) != 1 or not ends:
+        return {}
+    waited: dict[str, dict[int, float]] = {}
+    for kind in SPANS_WAITED_FOR:
+        own = {number: _until(state, number, kind, min(ends)) for number in generation.ranks}
+        waited[kind] = {number: max(own.values()) - seconds for number, seconds in own.items()}
+    return waited
+
+
+def mean_waited_s(state: SessionState, generation: Generation) -> float:
+    """The same of all kinds, mean over ranks."""
+    found = waited_for_spans_s(state, generation).values()
+    return math.fsum(seconds for waited in found for seconds in waited.values()) / len(generation.ranks)
+
+
+def waited_share(state: SessionState, generation: Generation) -> float:
+    """Of the steady steps' time, mean over ranks: waiting for one that evaluates or saves meanwhile, which is no training."""
+    steady = steady_totals(generation).duration_ns / 1e9 / len(generation.ranks)
+    share = mean_waited_s(state, generation) / steady if steady > 0 else 0.0
+    return share if _LEAST_WAITED <= share < 1 else 0.0
+
+
+def _until(state: SessionState, number: int, kind: str, last: float) -> float:
+    rank = state.ranks.get(number)
+    later = (s.duration_s for s in state.spans if s.rank == number and s.span == kind and s.started + s.duration_s > last)
+    return max((rank.span_totals.get(kind, 0.0) if rank is not None else 0.0) - math.fsum(later), 0.0)

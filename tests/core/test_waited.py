@@ -1,0 +1,66 @@
+"""What ranks wait for while another evaluates alone is no step: speeds, books and communication are those of all evaluating."""
+
+import msgspec
+import pytest
+
+from distmon.core import events as ev
+from distmon.core.books import books
+from distmon.core.communication import communication
+from distmon.core.fold import apply
+from distmon.core.measures import current_generation
+from distmon.core.reconcile import run_figures
+from distmon.core.state import SessionState
+from distmon.core.synthetic import Script, session
+from distmon.core.waited import waited_for_spans_s
+
+EVALUATES_S = 2.0
+AFTER_STEP = 100
+
+
+def job(*, alone: bool) -> SessionState:
+    """Two ranks; the evaluation after step 100 is of both, or of rank 0 while rank 1 waits in its next step."""
+    state = SessionState()
+    told: set[int] = set()
+    for event in session(Script(ranks=2, nodes=1, seconds=30, warmup_steps=0)):
+        if isinstance(event, ev.StepsRecorded) and event.first_step > AFTER_STEP and event.rank not in told:
+            told.add(event.rank)
+            if event.rank == 0 or not alone:
+                begun = event.origin + event.start_ns[0] / 1e9 - EVALUATES_S
+                span = ev.SpanRecorded(
+                    at=event.at, node="n0", worker="", rank=event.rank, span="evaluation", started=begun, duration_s=EVALUATES_S
+                )
+                apply(state, span)
+            else:
+                wait = round(EVALUATES_S * 1e9)
+                assert event.exposed_communication_ns is not None
+                longer = [event.duration_ns[0] + wait, *event.duration_ns[1:]]
+                waits = [(event.exposed_communication_ns[0] or 0) + wait, *event.exposed_communication_ns[1:]]
+                event = msgspec.structs.replace(event, duration_ns=longer, exposed_communication_ns=waits)
+        apply(state, event)
+    assert told == {0, 1}
+    return state
+
+
+def test_speed_books_and_communication_do_not_hold_the_wait_for_one_that_evaluates_alone() -> None:
+    alone, all_of_them = job(alone=True), job(alone=False)
+    generation = current_generation(alone)
+    assert generation is not None
+    assert waited_for_spans_s(alone, generation) == {"evaluation": {0: 0.0, 1: EVALUATES_S}, "checkpoint": {0: 0.0, 1: 0.0}}
+    one, other = run_figures(alone), run_figures(all_of_them)
+    assert one is not None and other is not None
+    assert one.steady == pytest.approx(other.steady, rel=0.01)
+    sent, usual = communication(alone), communication(all_of_them)
+    assert sent is not None and usual is not None
+    assert sent.step_s == pytest.approx(usual.step_s, rel=0.01) and sent.exposed_s == pytest.approx(usual.exposed_s, abs=1e-3)
+    found, whole = books(alone), books(all_of_them)
+    assert found is not None and whole is not None
+    assert found.parts["evaluation"] == pytest.approx(whole.parts["evaluation"], rel=0.01)
+
+
+def test_what_comes_after_the_last_step_is_waited_for_in_none() -> None:
+    state = job(alone=False)
+    generation = current_generation(state)
+    assert generation is not None
+    last = max(made.last_end or 0.0 for made in generation.ranks.values())
+    apply(state, ev.SpanRecorded(at=last + 9, node="n0", worker="", rank=0, span="evaluation", started=last + 1, duration_s=7.0))
+    assert waited_for_spans_s(state, generation)["evaluation"] == {0: 0.0, 1: 0.0}
