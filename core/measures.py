@@ -13,6 +13,7 @@ from distmon.core.frozen import is_frozen
 from distmon.core.kept_series import KeptSeries, kept_series, ordered_rates, spread_of
 from distmon.core.once import once
 from distmon.core.quantiles import quantile
+from distmon.core.reach import unheard
 from distmon.core.state import LOST_S, NodeState, SessionState
 from distmon.core.steps import EXACT_PREFIX, Generation, RankSteps, Totals
 from distmon.core.warmup import MIN_STEPS, Warmup, find_warmup, of_merged
@@ -253,12 +254,12 @@ def _rolling(state: SessionState, window_s: float, *, samples: bool) -> float | 
 
 
 def _rolling_end(state: SessionState, generation: Generation) -> float:
-    """The end of the last step; now, once the next step is overdue, so that a stall shows."""
+    """The end of the last step; now, once the next is overdue and an agent is heard that would tell it, so that stalls show."""
     last = min(r.last_end for r in generation.ranks.values() if r.last_end is not None)
     if (state.job.status == "ended" and state.job.ended_at is not None) or state.now - last <= 5.0:
         return last
     usual = max((r.usual_step_s() for r in generation.ranks.values()), default=0.0)
-    return last if state.now - last <= 3 * usual else state.now
+    return last if state.now - last <= 3 * usual or unheard(state, generation.ranks) else state.now
 
 
 def session_mean_throughput(state: SessionState) -> float | None:

@@ -38,6 +38,12 @@ def hosts_out_of_reach(state: SessionState, ranks: Collection[RankState]) -> dic
     return {host: since for host, since in sorted(found.items()) if host in hosts}
 
 
+def unheard(state: SessionState, numbers: Collection[int]) -> bool:
+    """Whether no agent of these ranks is heard: nobody knows of their steps then."""
+    silent = {place for node in silent_nodes(state) for place in places_of(node)}
+    return bool(silent) and all(place_of(state.ranks[number]) in silent for number in numbers if number in state.ranks)
+
+
 def ranks_out_of_reach(state: SessionState, numbers: set[int]) -> set[int]:
     """Those of `numbers` that are on a host out of reach, or on one that has not yet told what happened while it was."""
     ranks = [rank for number in numbers if (rank := state.ranks.get(number)) is not None]

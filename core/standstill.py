@@ -5,8 +5,7 @@ from __future__ import annotations
 from distmon.core.finding import Verdict, since_start
 from distmon.core.frozen import FROZEN, frozen_ranks, named
 from distmon.core.hangs import Hang, describe, patience_s, pause_of, stands_at
-from distmon.core.places import place_of, places_of
-from distmon.core.reach import hosts_out_of_reach, silent_nodes
+from distmon.core.reach import hosts_out_of_reach, silent_nodes, unheard
 from distmon.core.state import SessionState
 from distmon.core.steps import Generation
 
@@ -36,7 +35,7 @@ def standstill(state: SessionState, generation: Generation | None) -> Verdict | 
         return _hang(state, hang)
     if silence > max(HOST_GONE_S, 5 * usual) and (paused := _pause(state, last)) is not None:
         return paused
-    if silence <= max(STALL_S, 5 * usual) or _unheard(state, generation):
+    if silence <= max(STALL_S, 5 * usual) or unheard(state, generation.ranks):
         return None
     ended = sorted(n for n in generation.ranks if n in state.ranks and state.ranks[n].exit_code == 0)
     some = f"rank{'s' * (len(ended) > 1)} {', '.join(map(str, ended[:8]))} ended; " if ended else ""
@@ -75,12 +74,6 @@ def _gone_hosts(state: SessionState, generation: Generation) -> dict[str, float]
     """Hosts of its ranks that are out of reach -> their last word."""
     world = generation.world_size or len(generation.ranks)
     return hosts_out_of_reach(state, [rank for rank in state.ranks.values() if rank.rank < world])
-
-
-def _unheard(state: SessionState, generation: Generation) -> bool:
-    """Whether no agent of its ranks is heard: nobody knows of steps then."""
-    silent = {place for node in silent_nodes(state) for place in places_of(node)}
-    return bool(silent) and all(place_of(state.ranks[number]) in silent for number in generation.ranks if number in state.ranks)
 
 
 def _host_gone(state: SessionState, last: float, gone: dict[str, float]) -> Verdict:

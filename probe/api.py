@@ -19,6 +19,7 @@ from . import worker
 from .ring import monotonic_ns
 from .steps import COMPUTE, EXPOSED, INPUT_WAIT, OPTIMIZER, StepTimer
 
+MOST_SAMPLES = 2**40
 PHASES = {
     "input_wait": INPUT_WAIT,
     "compute": COMPUTE,
@@ -54,7 +55,7 @@ def _samples_told(timer: StepTimer, samples: Any) -> Optional[int]:
         number = index(samples)
     except TypeError:
         number = -1
-    if number < 0:
+    if not 0 <= number < MOST_SAMPLES:
         timer.unseen("samples", f"probe.step(samples={samples!r}) is no number of samples"[:300])
         return None
     return number

@@ -183,6 +183,8 @@ def test_a_silent_agent_of_the_launchers_own_machine_is_no_host_that_is_gone_and
     for _ in range(30):
         apply(state, ev.Ticked(at=state.now + 1))
     assert [v.kind for v in verdicts(state) if v.kind in ("stall", "agent_silent")] == ["agent_silent"]
+    rate = measures.rolling_throughput(state)
+    assert rate == pytest.approx(measures.rolling_throughput(fold(running)), rel=0.01)
 
 
 def test_a_stall_after_ranks_have_ended_says_so() -> None:

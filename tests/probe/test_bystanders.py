@@ -142,6 +142,7 @@ def test_a_script_can_say_its_steps_itself(rings: Path) -> None:
         ("samples=32", 32, []),
         ("", None, ["no DataLoader or tf.data iterator feeds this loop, and probe.step() was not told samples="]),
         ("samples=-4", None, ["probe.step(samples=-4) is no number of samples"]),
+        ("samples=10**30", None, [f"probe.step(samples={10**30}) is no number of samples"]),
         ("samples='abc'", None, ["probe.step(samples='abc') is no number of samples"]),
     ],
 )
