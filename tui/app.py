@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from textual.app import App, SystemCommand
+from textual.app import SystemCommand
 from textual.events import Event, InputEvent, Key
 from textual.filter import LineFilter
 from textual.screen import Screen
@@ -26,6 +26,7 @@ from distmon.tui.alerts import FRESH_S, Alert, Alerts, run_command
 from distmon.tui.bindings import bindings_for, commands_for
 from distmon.tui.budget import LONGEST_PAUSE_S, SHARE, Budget
 from distmon.tui.glyphs import AsciiFilter, ascii_only
+from distmon.tui.ordered_keys import OrderedKeys
 from distmon.tui.ports import Job, Player, Source
 from distmon.tui.rights import rights_of
 from distmon.tui.screens.acting import Acting
@@ -52,7 +53,7 @@ LATEST_S = 1.0
 """While events of a burst wait, the screen waits for them, but not longer than this."""
 
 
-class DistmonApp(App[int]):
+class DistmonApp(OrderedKeys):
     """Shows one session, live or recorded; `player` is there where it can be moved in, `job` for a job started here."""
 
     TITLE = "distmon"
