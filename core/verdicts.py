@@ -197,7 +197,8 @@ def _wall_dominated(state: SessionState, generation: Generation) -> Verdict | No
     wall, duration = wall_split(state), elapsed(state)
     if wall is None or not duration:
         return None
-    parts = {"warmup_dominated": wall.warmup, "restart_dominated": wall.restart, "evaluation_dominated": wall.evaluation}
+    warm = wall.warmup if warmup(generation).steps is not None else None
+    parts = {"warmup_dominated": warm, "restart_dominated": wall.restart, "evaluation_dominated": wall.evaluation}
     kind, seconds = max(parts.items(), key=lambda item: item[1] or 0.0)
     if not seconds or seconds < WALL_SHARE * duration:
         return None

@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 
 from distmon.core.elastic import undone_of
-from distmon.core.measures import elapsed, warmup
+from distmon.core.measures import elapsed, steps_set_aside, warmup
 from distmon.core.state import SessionState
 from distmon.core.steps import Generation, RankSteps
 
@@ -100,13 +100,13 @@ def _starting(
 def _training(
     state: SessionState, end: float, generations: list[Generation], leads: list[RankSteps]
 ) -> tuple[float | None, float | None, float | None, float | None, float | None, float | None, float | None]:
-    """(warmup, steady, evaluation, checkpoint, restart, redone, tail)."""
+    """(warmup, steady, evaluation, checkpoint, restart, redone, tail). Steps at the start that means leave out are warm-up."""
     if not leads:
         return (None, None, None, None, None, None, None)
     warm = steady = restart = 0.0
     last: float | None = None
     for generation, lead in zip(generations, leads, strict=True):
-        after = lead.steady(warmup(generation).steps or 0).duration_ns / 1e9
+        after = lead.steady(steps_set_aside(generation)).duration_ns / 1e9
         steady += after
         warm += lead.totals.duration_ns / 1e9 - after
         if last is not None and lead.first_start is not None:
@@ -120,7 +120,7 @@ def _training(
     undone = undone_of(state, {g.number: lead for g, lead in zip(generations, leads, strict=True)}) if known else 0.0
     redone = min(undone, steady)
     return (
-        None if unknown else warm,
+        None if unknown and not warm else warm,
         steady - redone,
         float(spans.get("evaluation", 0.0)),
         float(spans.get("checkpoint", 0.0)),

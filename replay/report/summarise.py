@@ -386,7 +386,8 @@ def _reasons(state: SessionState, throughput: model.Throughput, overalls: list[R
         reasons["step_split_s"] = reasons["warmup"] = "no rank reported a step"
     elif measures.warmup(generation).steps is None:
         reasons["warmup"] = measures.why_no_warmup(generation)
-        reasons["wall_split_s.warmup"] = "warm-up and steady state could not be told apart: all steps are in steady"
+        if (wall := wall_split(state)) is not None and wall.warmup is None:
+            reasons["wall_split_s.warmup"] = "warm-up and steady state could not be told apart: all steps are in steady"
     if generation is not None and (untold := cannot_tell(state)):
         reasons["verdicts"] = clean("; ".join(untold))
     if measures.samples(state) is None:

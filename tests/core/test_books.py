@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from distmon.core import events as ev
 from distmon.core.books import books
 from distmon.core.communication import communication, explanation
 from distmon.core.fold import apply
-from distmon.core.measures import rolling_throughput
+from distmon.core.measures import current_generation, rolling_throughput, steps_set_aside, warmup
 from distmon.core.state import SessionState
 from distmon.core.synthetic import Script, session
 from distmon.core.synthetic_faults import Trial, second_by_second
@@ -226,3 +227,19 @@ def test_what_follows_the_last_step_is_no_tail_where_the_end_was_not_recorded() 
     assert wall is not None and found is not None
     assert wall.tail == 0.0 and not found.parts.get("tail")
     assert found.parts["unexplained"] == pytest.approx(4 * wall.unexplained, rel=0.1) and wall.unexplained > 0.3
+
+
+def test_without_a_steady_state_what_means_leave_out_is_warm_up_in_both_books() -> None:
+    """Two slow first steps of a job whose step time comes and goes."""
+    state = SessionState()
+    for event in session(Script(ranks=2, nodes=1, seconds=40, warmup_steps=0)):
+        if isinstance(event, ev.StepsRecorded):
+            numbers = range(event.first_step, event.first_step + len(event.duration_ns))
+            longer = [ns * (30 if n < 2 else 1 + n // 60 % 2) for n, ns in zip(numbers, event.duration_ns, strict=True)]
+            event = msgspec.structs.replace(event, duration_ns=[round(ns) for ns in longer])
+        apply(state, event)
+    generation, found, wall = current_generation(state), books(state), wall_split(state)
+    assert generation is not None and found is not None and wall is not None
+    assert warmup(generation).steps is None and steps_set_aside(generation) > 0
+    assert wall.warmup is not None and wall.warmup > 1
+    assert found.parts["warmup"] == pytest.approx(2 * wall.warmup, rel=0.01)
