@@ -127,7 +127,7 @@ def gain_of_cure(found: Joined, ranks: Collection[int], growth: tuple[float, flo
 
 def _wandering(percent: tuple[float, float]) -> tuple[float, float]:
     middle, reach = sum(percent) / 2, math.hypot((percent[1] - percent[0]) / 2, _WANDERS)
-    return max(middle - reach, 0.0), middle + reach
+    return max(middle - reach, 0.0), min(middle + reach, 100.0)
 
 
 def gain_without_lateness(found: Joined, ranks: Collection[int]) -> tuple[float, float] | None:
@@ -193,7 +193,7 @@ def _as_measured(percent: tuple[float, float] | None, found: Joined) -> tuple[fl
     middle, half = sum(percent) / 2, (percent[1] - percent[0]) / 2
     error = 100 * (mean[1] - mean[0]) / 2 / (math.fsum(durations) / len(durations))
     reach = math.hypot(half, math.sqrt(2) * error)
-    return max(middle - reach, 0.0), middle + reach
+    return max(middle - reach, 0.0), min(middle + reach, 100.0)
 
 
 def mean_band(values: Sequence[float]) -> tuple[float, float] | None:

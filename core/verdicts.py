@@ -21,6 +21,7 @@ from distmon.core.standstill import silent_agents, standstill
 from distmon.core.state import SessionState
 from distmon.core.steps import Generation, History
 from distmon.core.stragglers import slow_network, straggler_verdicts
+from distmon.core.waited import mean_waited_s
 from distmon.core.wall import wall_split
 
 __all__ = ["Verdict", "cannot_tell", "troubles", "verdicts"]
@@ -151,7 +152,7 @@ def _communication_bound(state: SessionState, generation: Generation, *, in_full
         text=f"at least {share:.0%} of each step is spent waiting for allreduce on every rank",
         evidence=(
             f"least wait of any rank, step by step, over the last steps; what the ranks wait for one another, "
-            f"{_waiting(generation):.0%} of the step over the run, comes on top"
+            f"{_waiting(state, generation):.0%} of the step over the run, comes on top"
         ),
         try_first="a larger batch per rank, gradient accumulation, or fp16 compression of the gradients",
         check="the share of exposed communication falls and samples/s rise: `distmon compare BEFORE AFTER`",
@@ -168,10 +169,12 @@ def _pattern(waits: Sequence[float]) -> Pattern:
     return "" if not waits else "bursty" if is_bursty(waits) else "steady"
 
 
-def _waiting(generation: Generation) -> float:
+def _waiting(state: SessionState, generation: Generation) -> float:
+    """For the last rank, as a share of the step; not for one that evaluates or saves meanwhile."""
     arrivals = generation.arrivals
     rank_ns = arrivals.joined_ns * len(arrivals.ranks)
-    return arrivals.waiting_ns / rank_ns if rank_ns else 0.0
+    others_ns = 1e9 * mean_waited_s(state, generation) * len(generation.ranks)
+    return max(arrivals.waiting_ns - others_ns, 0.0) / rank_ns if rank_ns else 0.0
 
 
 def _compute_bound(state: SessionState, generation: Generation) -> Verdict | None:

@@ -62,7 +62,8 @@ class Notes:
         if self.skipped_count:
             numbers = _named([line for line, _ in self.skipped], self.skipped_count)
             torn = "; the last one is cut off" if self.torn else ""
-            said.append(f"skipped {_lines(self.skipped_count)} that hold no event: {numbers}{torn}")
+            hold = "holds" if self.skipped_count == 1 else "hold"
+            said.append(f"skipped {_lines(self.skipped_count)} that {hold} no event: {numbers}{torn}")
         if self.unknown_count:
             kinds = ", ".join(sorted({kind for _, kind in self.unknown}))
             numbers = _named([line for line, _ in self.unknown], self.unknown_count)
