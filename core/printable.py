@@ -28,3 +28,10 @@ def clean(text: str) -> str:
 def _is_shown(character: str) -> bool:
     category = unicodedata.category(character)
     return category not in _DROPPED_CATEGORIES and category != "Cf"
+
+
+def cells(text: str) -> int:
+    """How wide a terminal shows a printable line: East Asian wide characters take two cells, combining ones none."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 
+from distmon.core.printable import cells
 from distmon.replay.report.tables import Section, Table
 
 WIDTH = 118
@@ -41,25 +42,25 @@ def _text_table(table: Table, width: int) -> list[str]:
     """Where the header makes it wider than `width`, its words stand below one another."""
     body = table.in_brief()
     rows = [table.header, *body]
-    if sum(max(len(row[i]) for row in rows) + 2 for i in range(len(table.header))) - 2 > width:
+    if sum(max(cells(row[i]) for row in rows) + 2 for i in range(len(table.header))) - 2 > width:
         rows = [*_stacked(table.header, body), *body]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(table.header))]
+    widths = [max(cells(row[i]) for row in rows) for i in range(len(table.header))]
     lines = []
     for row in rows:
-        padded = zip(row, widths, strict=True)
-        cells = [cell.ljust(w) if i in table.left else cell.rjust(w) for i, (cell, w) in enumerate(padded)]
-        lines.append("  ".join(cells).rstrip())
+        missing = [" " * (width - cells(cell)) for cell, width in zip(row, widths, strict=True)]
+        padded = [cell + gap if i in table.left else gap + cell for i, (cell, gap) in enumerate(zip(row, missing, strict=True))]
+        lines.append("  ".join(padded).rstrip())
     return lines
 
 
 def _stacked(header: list[str], body: list[list[str]]) -> list[list[str]]:
     """Rows of a header whose words keep to the width that the body has anyway, the last ones above it."""
-    cells = [
-        textwrap.wrap(name, max([_NARROWEST, *(len(row[i]) for row in body)]), break_long_words=False, break_on_hyphens=False)
+    stacked = [
+        textwrap.wrap(name, max([_NARROWEST, *(cells(row[i]) for row in body)]), break_long_words=False, break_on_hyphens=False)
         for i, name in enumerate(header)
     ]
-    most = max(len(lines) for lines in cells)
-    padded = [[""] * (most - len(lines)) + lines for lines in cells]
+    most = max(len(lines) for lines in stacked)
+    padded = [[""] * (most - len(lines)) + lines for lines in stacked]
     return [list(row) for row in zip(*padded, strict=True)]
 
 

@@ -15,6 +15,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
 from distmon.core import events as ev
 from distmon.core import steps
@@ -623,3 +624,9 @@ def test_wrong_usage_is_one_line_and_exit_2(words: list[str], said: str, capsys:
     assert main(words) == 2
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1
+
+
+def test_columns_stand_below_one_another_whatever_the_width_of_characters() -> None:
+    table = Table(["host", "steps"], [["計算機-壱号機", "12"], ["node-1", "1,234"], ["nodé", "7"]], left=(0,))
+    lines = to_text([Section("", table=table)]).splitlines()
+    assert {cell_len(line) for line in lines} == {cell_len("計算機-壱号機  1,234")}

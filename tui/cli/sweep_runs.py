@@ -15,7 +15,7 @@ from types import FrameType
 from distmon.core.errors import DistmonError
 from distmon.core.measures import current_generation as generation
 from distmon.core.measures import elapsed, throughput
-from distmon.core.printable import clean
+from distmon.core.printable import cells, clean
 from distmon.core.state import SessionState
 from distmon.launcher.sweep import FAILURES_IN_A_ROW, Run, left_s, runs
 from distmon.replay.report.words import count, number, seconds
@@ -147,7 +147,7 @@ class SweepRuns:
     def _status(self, text: str) -> None:
         if self._live:
             width = shutil.get_terminal_size().columns - 1
-            sys.stderr.write(f"\r\x1b[K{text[:width]}")
+            sys.stderr.write(f"\r\x1b[K{text if cells(text) <= width else text[: width - 1] + '…'}")
             sys.stderr.flush()
 
     @contextmanager

@@ -499,6 +499,8 @@ class Cockpit(Screen[None]):
         if self.rights.refusal:
             self.say(self.rights.refusal)
             return
+        if self.player is not None:
+            self.player.pause()
         what = "a name for this moment; empty takes the mark away" if name else "a name for this moment"
         self.read_line(what, name, partial(self._name_moment, position_s))
 

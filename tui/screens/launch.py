@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -285,9 +286,18 @@ class Launch(Page):
             self._settings = load_settings(self.folder)
         except DistmonError as error:
             self.frame.say(str(error))
+        self.preset = self.preset or self._preset_of(self._written)
         self.form.offer(sorted(self._settings.presets), self.preset)
         if self._settings.hosts or self._settings.hostfile:
             self.form.hints["hosts"] = f"empty: those of {FILE_NAME}"
+
+    def _preset_of(self, form: Form) -> str:
+        """The name of the preset that a form was filled from; empty where it is of none."""
+        for name in sorted(self._settings.presets):
+            with suppress(DistmonError):
+                if form_of(preset_of(self._settings, name)) == form:
+                    return name
+        return ""
 
     def on_launch_form_preset_chosen(self, event: LaunchForm.PresetChosen) -> None:
         try:

@@ -142,8 +142,7 @@ class ReplayBar(Canvas):
         self.post_message(self.Said(f"mark: {clean(moment.text)}" if moment.kind == "mark" else clean(moment.text)))
 
     def action_mark(self) -> None:
-        """Names this moment; time stands still meanwhile."""
-        self._player.pause()
+        """Names this moment; time stands still meanwhile, where marks may be set."""
         here, start = self._player.position_s, self._player.started_at
         name = next((found.text for found in self._player.moments if found.kind == "mark" and found.at - start == here), "")
         self._ask_name(here, name)
