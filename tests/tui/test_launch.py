@@ -17,7 +17,7 @@ from distmon.core import events as ev
 from distmon.core.events import AnyEvent
 from distmon.core.synthetic import Script, session
 from distmon.launcher.check import CheckResult, HostCheck
-from distmon.launcher.form import Form
+from distmon.launcher.form import Form, form_of
 from distmon.launcher.plan import Plan
 from distmon.launcher.reports import Finding, HostFacts, HostReport
 from distmon.launcher.settings import FILE_NAME, load_settings
@@ -243,6 +243,16 @@ async def test_what_a_preset_can_be_called_is_told_in_full(
         assert list(load_settings(folder).presets) == [name]
         await pilot.press("ctrl+l")
         assert f"Delete the preset {name} from distmon.toml? The fields stay as they are." in asked(app, text_grid)
+
+
+async def test_the_preset_that_filled_the_form_is_the_chosen_one(open_app: OpenApp, settle: Settle, folder: Path) -> None:
+    presets = ('a = ["-np", "1", "--", "python", "a.py"]', 'b = ["-np", "2", "--", "python", "b.py"]')
+    (folder / FILE_NAME).write_text("\n".join(["[presets]", *presets, ""]))
+    async with open_app() as (app, pilot, _):
+        app.cockpit.go("launch", form_of(["-np", "2", "--", "python", "b.py"]))
+        await settle(pilot)
+        page = app.cockpit.page
+        assert isinstance(page, Launch) and page.preset == "b" and page.form.presets.value == "b"
 
 
 async def test_presets_are_kept_loaded_and_deleted(open_app: OpenApp, settle: Settle, text_grid: Grid, folder: Path) -> None:

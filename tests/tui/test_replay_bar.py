@@ -255,6 +255,15 @@ async def test_a_mark_that_cannot_be_kept_says_so(open_app: OpenApp, fake_player
         assert "cannot be written: Read-only" in text_grid(app)[-1]
 
 
+async def test_a_mark_that_may_not_be_set_does_not_pause_the_view(
+    open_app: OpenApp, fake_player: type[FakePlayer], text_grid: Grid
+) -> None:
+    player = fake_player(EVENTS)
+    async with open_app(EVENTS, player=player, environment={"DISTMON_READ_ONLY": "1"}) as (app, pilot, _):
+        await pilot.press("m")
+        assert "read-only" in text_grid(app)[-1] and player.playing
+
+
 async def test_the_rest_of_the_screen_is_the_same_live_and_recorded(
     open_app: OpenApp, fake_player: type[FakePlayer], text_grid: Grid
 ) -> None:
