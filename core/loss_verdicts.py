@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from distmon.core.death import death
@@ -156,7 +156,7 @@ def _below_capacity(state: SessionState) -> Verdict | None:
     tail = "the others form a new round" if pending else f"{last.world_size} of {most} ranks train on"
     return Verdict(
         kind="below_capacity",
-        text=f"{first.text}: {tail}",
+        text=f"{first.text}{_others(first, pending or lost)}: {tail}",
         evidence=f"round {last.generation} has {last.world_size} of the {most} ranks that there were; "
         + ", ".join(dict.fromkeys(loss.text for loss in lost[-4:])),
         try_first="the timeline tells what the change cost; bring " + ("another host: this one is barred" if barred else _BACK),
@@ -166,6 +166,12 @@ def _below_capacity(state: SessionState) -> Verdict | None:
         from_s=since_start(state, first.at),
         to_s=since_start(state, state.now),
     )
+
+
+def _others(first: _Loss, lost: Sequence[_Loss]) -> str:
+    """What was lost besides, on other hosts."""
+    others = list({loss.host: loss.text for loss in lost if loss.host != first.host}.values())
+    return "" if not others else f", {others[0]}" if len(others) == 1 else f" and {len(others)} more hosts lost ranks"
 
 
 class _Loss(NamedTuple):

@@ -460,6 +460,20 @@ def test_a_spare_host_that_leaves_is_no_loss_and_no_cause() -> None:
     assert shrunk(story) == ["b left: 1 of 2 ranks train on"]
 
 
+def test_every_host_that_was_lost_is_told() -> None:
+    story = begun("a", "b", "c", "d")
+    story.steps("a", 0, 0, 10.0, 20)
+    story.host(20.0, "host_left", "b", 0)
+    story.round(20.1, 1, "a", "c", "d")
+    assert shrunk(story) == ["b left: 3 of 4 ranks train on"]
+    story.host(30.0, "host_left", "d", 0)
+    story.round(30.1, 2, "a", "c")
+    assert shrunk(story) == ["b left, d left: 2 of 4 ranks train on"]
+    story.host(40.0, "host_left", "c", 0)
+    story.round(40.1, 3, "a")
+    assert shrunk(story) == ["b left and 2 more hosts lost ranks: 1 of 4 ranks train on"]
+
+
 def test_a_host_that_loses_slots_has_not_left() -> None:
     story = Story(3)
     story.host(1.0, "host_joined", "a", 1)
