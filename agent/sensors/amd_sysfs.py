@@ -31,6 +31,7 @@ _OTHERWISE = {
     "memory_clock_mhz": ("pp_dpm_mclk", 1.0),
 }
 """Where a GPU lacks the first: newer ones measure instant power, and containers may hide the monitor."""
+_IN_THE_PACKAGE = "it is part of the processor, whose power its package's counter has"
 _WHOLE = ("memory_used_bytes", "memory_total_bytes")
 
 
@@ -39,13 +40,15 @@ def find_cards(roots: Roots) -> list[Card]:
     folders = [entry for entry in (roots.sys / "class/drm").glob("card*") if _CARD.match(entry.name)]
     devices = [entry / "device" for entry in folders if read_text(entry / "device/vendor") == _AMD]
     found = sorted((device for device in devices if (device / "mem_info_vram_total").exists()), key=_place)
-    return [Card(index, device) for index, device in enumerate(found)]
+    counted = os.access(roots.sys / "class/powercap/intel-rapl:0/energy_uj", os.R_OK)
+    return [Card(index, device, package_counted=counted) for index, device in enumerate(found)]
 
 
 class Card:
     """One GPU's folder, its files held open."""
 
-    def __init__(self, index: int, device: Path) -> None:
+    def __init__(self, index: int, device: Path, *, package_counted: bool) -> None:
+        """`package_counted`: the power of the processor's package is read as well (`power.RaplSensor`)."""
         self._index = index
         self._uuid = read_text(device / "unique_id")
         self._name = read_text(device / "product_name") or f"AMD GPU {read_text(device / 'device')}".strip()
@@ -54,12 +57,18 @@ class Card:
             field: [_source(device, monitor, *place) for place in (first, _OTHERWISE.get(field)) if place is not None]
             for field, first in _FILES.items()
         }
+        # The driver shows the voltage of a north bridge of GPUs that are part of a processor, and of no others.
+        self._in_package = package_counted and (monitor / "in1_input").exists()
 
     def read(self) -> GpuReading:
         found = {field: _first(ways) for field, ways in self._sources.items()}
+        if self._in_package:
+            found["power_w"] = None
         values: dict[str, Any] = {field: value for field, value in found.items() if value is not None}
         values |= {field: int(values[field]) for field in _WHOLE if field in values}
         missing = {field: _ABSENT for field in found if field not in values}
+        if self._in_package:
+            missing["power_w"] = _IN_THE_PACKAGE
         state = "ok"
         if not values:
             state, missing = "lost", {"all": "its files are gone"}

@@ -188,6 +188,21 @@ def test_without_the_binding_its_absence_is_the_reason(roots: Roots, monkeypatch
     assert "not installed" in sample.unavailable["amdsmi"]
 
 
+@pytest.mark.parametrize("counted", [True, False])
+def test_power_of_a_gpu_within_the_processor_is_not_counted_twice(
+    roots: Roots, monkeypatch: pytest.MonkeyPatch, counted: bool
+) -> None:
+    """One that the driver shows the voltage of the north bridge of; where nobody reads the package, it is all that is known."""
+    monkeypatch.setitem(sys.modules, "amdsmi", None)
+    for monitor in (roots.sys / "class/drm").glob("card*/device/hwmon/hwmon*"):
+        write(monitor / "in1_input", 750)
+    if counted:
+        write(roots.sys / "class/powercap/intel-rapl:0/energy_uj", 1_000_000)
+    gpu = read(AmdSensor(roots))[0]
+    assert gpu.power_w == (None if counted else 250.0)
+    assert ("part of the processor" in gpu.unavailable.get("power_w", "")) == counted
+
+
 def test_a_card_that_goes_is_lost(roots: Roots, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "amdsmi", None)
     sensor = AmdSensor(roots)
