@@ -29,6 +29,8 @@ from distmon.replay.report.mask import masked, masked_command
 from distmon.replay.report.reasons import NO_POWER_MODE, add_reasons, numbers
 from distmon.replay.report.words import count, seconds
 
+_UNNAMED = 0.1
+"""From this share of the job's time on it is said that it has no name."""
 _TOLD = 8
 """Nodes named in notes, and times of each; `silences` has all."""
 
@@ -473,5 +475,15 @@ def _how_often(ranks: list[RankOverall], name: str) -> str:
     return f"not seen in {missing:,} of {count(steps, 'step')}: " if missing < steps else ""
 
 
-_NOTES = (_import_warnings, _lost_output, _silent_nodes, _summed_steps, _waited)
+def _unnamed(state: SessionState) -> list[str]:
+    wall, whole = wall_split(state), measures.elapsed(state)
+    if wall is None or not whole or wall.unexplained < _UNNAMED * whole:
+        return []
+    return [
+        f"{wall.unexplained / whole:.0%} of the job's time lies between steps and has no name: it is something that no hook sees; "
+        "`with probe.span(...)` in the script names it (from distmon import probe)"
+    ]
+
+
+_NOTES = (_import_warnings, _lost_output, _silent_nodes, _summed_steps, _waited, _unnamed)
 """What may have to be said before any figure."""

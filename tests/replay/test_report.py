@@ -630,3 +630,14 @@ def test_columns_stand_below_one_another_whatever_the_width_of_characters() -> N
     table = Table(["host", "steps"], [["計算機-壱号機", "12"], ["node-1", "1,234"], ["nodé", "7"]], left=(0,))
     lines = to_text([Section("", table=table)]).splitlines()
     assert {cell_len(line) for line in lines} == {cell_len("計算機-壱号機  1,234")}
+
+
+def test_time_without_a_name_is_said_with_what_names_it() -> None:
+    """Eight seconds between two steps, of which no hook knows."""
+    state = SessionState()
+    for event in session(Script(ranks=2, nodes=1, seconds=20)):
+        later = event.at > 1_700_000_010
+        moved = {"at": event.at + 8.0} | ({"origin": event.origin + 8.0} if isinstance(event, ev.StepsRecorded) else {})
+        apply(state, msgspec.structs.replace(event, **moved) if later else event)
+    (note,) = (note for note in summarise(state).notes if "has no name" in note)
+    assert note.startswith(("27%", "28%", "29%")) and "probe.span" in note
