@@ -480,7 +480,7 @@ def _unnamed(state: SessionState) -> list[str]:
     if wall is None or not whole or wall.unexplained < _UNNAMED * whole:
         return []
     return [
-        f"{wall.unexplained / whole:.0%} of the job's time lies between steps and has no name: it is something that no hook sees; "
+        f"{wall.unexplained / whole:.0%} of the job's time lies between steps and has no name: something that no hook sees; "
         "`with probe.span(...)` in the script names it (from distmon import probe)"
     ]
 
