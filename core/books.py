@@ -56,8 +56,9 @@ def books(state: SessionState) -> Books | None:
     end, numbers = begun + duration, sorted({number for generation in generations for number in generation.ranks})
     terms = _terms(state, begun, end)
     parts: defaultdict[str, float] = defaultdict(float)
+    waited = [waited_for_spans_s(state, generation) for generation in generations]
     for number in numbers:
-        for name, seconds in _of_rank(state, number, generations, _absences(number, terms), begun, end).items():
+        for name, seconds in _of_rank(state, number, generations, waited, _absences(number, terms), begun, end).items():
             parts[name] += seconds
     total = duration * len(numbers)
     parts["unexplained"] = total - math.fsum(parts.values())
@@ -92,6 +93,7 @@ def _of_rank(
     state: SessionState,
     number: int,
     generations: list[Generation],
+    waited: list[dict[str, dict[int, float]]],
     absences: list[tuple[float, float]],
     begun: float,
     end: float,
@@ -115,9 +117,9 @@ def _of_rank(
         undone_s = undone_of(state, {generation.number: made})
         for name, seconds in _of_steps(generation, made, undone_s).items():
             parts[name] += seconds
-        for span, waited in waited_for_spans_s(state, generation).items():
+        for span, of_ranks in waited[index].items():
             waits = "straggler_wait" if "straggler_wait" in parts else "exposed_communication"
-            taken = min(waited[number], parts[waits])
+            taken = min(of_ranks[number], parts[waits])
             parts[waits] -= taken
             parts[span] += taken
         parts["initialisation"] += broadcast_between_steps_s(state, made)

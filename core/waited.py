@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 
 from distmon.core.measures import steady_totals
 from distmon.core.state import SessionState
@@ -22,10 +23,15 @@ def waited_for_spans_s(state: SessionState, generation: Generation) -> dict[str,
     ends = [made.last_end for made in generation.ranks.values() if made.last_end is not None]
     if sum(bool(known.ranks) for known in state.generations.values()) != 1 or not ends:
         return {}
+    last, later = min(ends), defaultdict[tuple[str, int], float](float)
+    for span in state.spans:
+        if span.started + span.duration_s > last:
+            later[span.span, span.rank] += span.duration_s
     waited: dict[str, dict[int, float]] = {}
     for kind in SPANS_WAITED_FOR:
-        own = {number: _until(state, number, kind, min(ends)) for number in generation.ranks}
-        waited[kind] = {number: max(own.values()) - seconds for number, seconds in own.items()}
+        own = {number: max(_told(state, number, kind) - later.get((kind, number), 0.0), 0.0) for number in generation.ranks}
+        longest = max(own.values())
+        waited[kind] = {number: longest - seconds for number, seconds in own.items()}
     return waited
 
 
@@ -42,7 +48,6 @@ def waited_share(state: SessionState, generation: Generation) -> float:
     return share if _LEAST_WAITED <= share < 1 else 0.0
 
 
-def _until(state: SessionState, number: int, kind: str, last: float) -> float:
+def _told(state: SessionState, number: int, kind: str) -> float:
     rank = state.ranks.get(number)
-    later = (s.duration_s for s in state.spans if s.rank == number and s.span == kind and s.started + s.duration_s > last)
-    return max((rank.span_totals.get(kind, 0.0) if rank is not None else 0.0) - math.fsum(later), 0.0)
+    return rank.span_totals.get(kind, 0.0) if rank is not None else 0.0
