@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -33,12 +33,11 @@ LEARNING = 64
 """The first of them: the interpreter learns again what it forgot of this side's classes while the other side ran."""
 ODD_PROCESS = "BENCH_ODD_PROCESS"
 KERAS_PROCESSES = 6
-KERAS_ROUNDS = 24
-KERAS_BURST = 40
-KERAS_BATCH = 64
+KERAS_ROUNDS = 75
+KERAS_BURST = 20
+KERAS_BATCH = 96
 PACED_S = 4.0
-SLOW_ROUNDS = 40
-SLOW_BURST = 15
+SLOW_STEPS = 500
 SLOW_STEP_S = 0.1
 
 Measured = TypeVar("Measured")
@@ -121,7 +120,7 @@ def resting_loop() -> dict[str, Any]:
     torch.set_num_threads(1)
     with_probe, without = torch_sides(hooked_first=True)
     background = statistics.median(with_probe.paced() - without.paced() for _ in range(4))
-    return {"background": background, "step": compared(compare(with_probe.slow, without.slow, SLOW_ROUNDS))}
+    return {"background": background, "step": compared(compare(with_probe.slow_step, without.slow_step, SLOW_STEPS))}
 
 
 def torch_sides(hooked_first: bool) -> tuple[TorchSide, TorchSide]:
@@ -149,17 +148,18 @@ class TorchSide:
 
         hooks(hooked)
 
-        class Iterator(dataloader._SingleProcessDataLoaderIter):
+        class BatchIterator(dataloader._SingleProcessDataLoaderIter):
             __next__ = dataloader._BaseDataLoaderIter.__next__
 
         class Loader(torch.utils.data.DataLoader[Any]):
             __iter__ = torch.utils.data.DataLoader.__iter__
 
             def _get_iterator(self) -> Any:
-                return Iterator(self)
+                return BatchIterator(self)
 
         self._optimizer: Any = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=1e-6), model.named_parameters())
         self._loader = Loader(data, batch_size=4)
+        self._batches: Iterator[Any] = iter(())
         self._backward: Any = torch.autograd.backward
         self._loss: Any = torch.nn.functional.mse_loss
         self._autograd: Any = torch.autograd
@@ -197,15 +197,17 @@ class TorchSide:
                     break
         return (time.process_time() - time.thread_time() - others) / (time.monotonic() - begin) * 100
 
-    def slow(self) -> float:
-        """Seconds from step to step while another device does the work of SLOW_STEP_S, as a step completes: the median."""
+    def slow_step(self) -> float:
+        """Seconds until a step has completed while another device does the work of SLOW_STEP_S."""
         self._autograd.backward = self._backward
-        ends = [time.monotonic()]
-        for _, (batch, target) in zip(range(SLOW_BURST), self._loader, strict=False):
-            self._step(batch, target)
-            time.sleep(SLOW_STEP_S)
-            ends.append(time.monotonic())
-        return statistics.median(end - begin for begin, end in pairwise(ends))
+        begin = time.monotonic()
+        batch = next(self._batches, None)
+        if batch is None:
+            self._batches = iter(self._loader)
+            batch = next(self._batches)
+        self._step(*batch)
+        time.sleep(SLOW_STEP_S)
+        return time.monotonic() - begin
 
 
 def keras_loop() -> dict[str, Any]:
@@ -220,23 +222,22 @@ def keras_loop() -> dict[str, Any]:
     count = KERAS_BURST * KERAS_BATCH
     inputs, labels = np.random.rand(count, 256).astype("float32"), np.random.randint(0, 10, count)
 
-    def model() -> Any:
-        layers = [tf.keras.layers.Dense(320, activation="relu", input_shape=(256,))]
-        layers += [tf.keras.layers.Dense(320, activation="relu") for _ in range(5)]
-        network = tf.keras.Sequential([*layers, tf.keras.layers.Dense(10)])
-        loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        network.compile(hvd.DistributedOptimizer(tf.keras.optimizers.SGD(1e-6)), loss=loss)
-        network.fit(inputs, labels, batch_size=KERAS_BATCH, epochs=1, verbose=0)
-        return network
+    layers = [tf.keras.layers.Dense(320, activation="relu", input_shape=(256,))]
+    layers += [tf.keras.layers.Dense(320, activation="relu") for _ in range(5)]
+    model = tf.keras.Sequential([*layers, tf.keras.layers.Dense(10)])
+    loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(hvd.DistributedOptimizer(tf.keras.optimizers.SGD(1e-6)), loss=loss)
 
     def traced(on: bool) -> Any:
-        """A graph keeps the clocks that were put in when it was traced."""
+        """The model's training step with clocks in its graph or without: those that are put in when it is traced stay."""
         hooks(on)
-        return model()
+        model.make_train_function(force=True)
+        model.fit(inputs, labels, batch_size=KERAS_BATCH, epochs=1, verbose=0)
+        return model.train_function
 
-    # The one that is made first may lie better in memory: every other process makes the other one first.
+    # One model for both: where its weights lie in memory moves a step by percents, with clocks or without.
     first = ODD_PROCESS not in os.environ
-    networks = {first: traced(first), not first: traced(not first)}
+    functions = {first: traced(first), not first: traced(not first)}
 
     class StepEnds(tf.keras.callbacks.Callback):  # type: ignore[misc]
         """Of CPU time of the process: a step that the machine disturbed is one of many, and their median does not see it."""
@@ -249,12 +250,13 @@ def keras_loop() -> dict[str, Any]:
 
     ends = StepEnds()
 
-    def burst(network: Any, on: bool) -> float:
+    def burst(on: bool) -> float:
         hooks(on)
-        network.fit(inputs, labels, batch_size=KERAS_BATCH, epochs=1, verbose=0, callbacks=[ends])
+        model.train_function = functions[on]
+        model.fit(inputs, labels, batch_size=KERAS_BATCH, epochs=1, verbose=0, callbacks=[ends])
         return statistics.median(end - begin for begin, end in pairwise(ends.ends_s)) * 1e6
 
-    return {"step": compared(compare(lambda: burst(networks[True], True), lambda: burst(networks[False], False), KERAS_ROUNDS))}
+    return {"step": compared(compare(lambda: burst(True), lambda: burst(False), KERAS_ROUNDS))}
 
 
 # In the benchmark
@@ -296,7 +298,7 @@ def main() -> None:
     paced = f"CPU of all other threads at 100 steps/s, with minus without, {PACED_S:.0f} s each; the probe has no thread"
     figure("probe_background_core_percent", max(0.0, resting["background"]), "% of a core", paced)
     slow = Comparison(*resting["step"])
-    how = f"wall time from step to step, median of {SLOW_ROUNDS} pairs of {SLOW_BURST} steps in turns, on a step of "
+    how = f"wall time until a step has completed, median of {SLOW_STEPS} pairs of steps, one with and one without, on a step of "
     how += f"{slow.plain:.4f} s, most of it asleep; 95 % interval {percent(slow.ratio_low):.2f} to "
     how += f"{percent(slow.ratio_high):.2f} %; {memory}"
     figure("probe_slow_step_percent", percent(slow.ratio), "% of a step", how)

@@ -1,33 +1,23 @@
-"""Times from inside a TensorFlow graph: small ops note when the batch was there, and when gradients were reduced.
+"""Times from inside a TensorFlow graph: which readings of its clocks (`graph_clocks.py`) belong to which step.
 
-Python sees a training function only when it is traced. So the trace gets ops that write clock readings into a
-queue on the CPU; Python empties it about once a second (which costs as much as a tenth of a small step) and splits the
-calls of that second. Until then the steps are held back here. A queue takes one op to write to; it has no bound, for one
-that is full would hold the training: `unread` sees to it that nobody forgets to empty it.
-
-The order of the ops is the point. Control dependencies on the outputs of Horovod's own nested function are dropped when
-TensorFlow inlines it, so the clock ops hang on identities of ours where a function made the gradient.
+The clocks are read about once a second (which costs as much as a tenth of a small step), and the calls of that second split.
+Until then the steps are held back here; `unread` sees to it that nobody forgets to read.
 """
 
 import time
 from collections import deque
 from threading import Lock
-from typing import Any, Callable, Deque, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Deque, List, NamedTuple, Optional, Tuple
 
+from .graph_clocks import NOTHING, Row, Rows, clocks_of
 from .hot import HELD
 from .ring import UNSEEN, monotonic_ns
 from .steps import StepTimer
 
 PERIOD_NS = 1_000_000_000
-NOTHING = (0, 0)
-"""The half of a row that is not written."""
 LOST = "the clock readings in the graph did not come back in order"
 UNCOUNTED = "no tensor of a batch has a dimension to count samples by"
 NO_ITERATOR = "no tf.data iterator feeds this loop; waiting for its input lies between its calls, in the rest"
-
-
-Row = Tuple[float, float]
-Rows = List[Row]
 
 
 class Call(NamedTuple):
@@ -52,12 +42,12 @@ class Held(NamedTuple):
 
 
 class GraphTimes:
-    """The queue, the ops that write to it, and the steps that wait for what is in it."""
+    """The clocks in graphs, and the steps that wait for what they read."""
 
     def __init__(self, tensorflow: Any, timer: StepTimer) -> None:
         self._tf = tensorflow
+        self._clocks: Any = None
         self._timer = timer
-        self._queue: Any = None
         self._unread = 0
         self._emptying = Lock()
         self._batches: Deque[Row] = deque()
@@ -68,67 +58,12 @@ class GraphTimes:
         call's start, its duration (`hot.timed_calls` adds to this very list)."""
         timer.flush_at = monotonic_ns() + PERIOD_NS
 
-    # Into the graph
-
-    def note_batch(self, tensors: Sequence[Any]) -> None:
-        """Add ops that note when `tensors` are there, and how many samples they hold, to the graph of `tensors`."""
-        with tensors[0].graph.as_default():
-            self._write(self._batch_row(tensors), NOTHING)
-
-    def _batch_row(self, tensors: Sequence[Any]) -> List[Any]:
-        tf = self._tf
-        with tf.control_dependencies(list(tensors)), tf.device("/cpu:0"):
-            now = tf.timestamp()
-            # What uses the batch waits for the clock: else the forward pass may run before it is read.
-            for consumer in {consumer for tensor in tensors for consumer in tensor.consumers()}:
-                consumer._add_control_input(now.op)
-            first = next((tensor for tensor in tensors if tensor.shape.rank != 0), None)
-            return [now, 0 if first is None else tf.shape(first)[0]]
-
-    def note_reduction(
-        self, gradients: Sequence[Any], reduce: Callable[[List[Any]], Sequence[Any]], batch: Sequence[Any]
-    ) -> List[Any]:
-        """Reduce `gradients` by `reduce`, with ops around it that note the time before and after.
-
-        Notes `batch` too, if it is in the same graph: one write for both. Else it is empty.
-        """
-        tf = self._tf
-        row = self._batch_row(batch) if batch else NOTHING
-        # Beside the way that the gradients take, so that each is still reduced as soon as it is there.
-        with tf.control_dependencies([self._anchor(gradient) for gradient in _dense(gradients)]), tf.device("/cpu:0"):
-            before = tf.timestamp()
-        reduced = list(reduce(list(gradients)))
-        with tf.control_dependencies([self._anchor(gradient) for gradient in _dense(reduced)]), tf.device("/cpu:0"):
-            after = tf.timestamp()
-        self._write(row, [before, after])
-        # One gradient waits for the clock: else it may be read late.
-        first = next(index for index, gradient in enumerate(reduced) if gradient is not None)
-        with tf.control_dependencies([after]):
-            reduced[first] = self._identity(reduced[first])
-        return reduced
-
-    def _anchor(self, tensor: Any) -> Any:
-        """What a control dependency on `tensor` can hang on: a function's result is nothing but data once it is inlined."""
-        made_by_function = any(attribute.type in ("func", "list(func)") for attribute in tensor.op.op_def.attr)
-        return self._tf.identity(tensor) if made_by_function else tensor
-
-    def _identity(self, gradient: Any) -> Any:
-        tf = self._tf
-        if isinstance(gradient, tf.IndexedSlices):
-            return tf.IndexedSlices(tf.identity(gradient.values), gradient.indices, gradient.dense_shape)
-        return tf.identity(gradient)
-
-    def _write(self, batch: Sequence[Any], reduction: Sequence[Any]) -> None:
-        """An op that adds a row to the queue; a `tf.function` runs it without being asked, for it has an effect."""
-        tf = self._tf
-        with tf.device("/cpu:0"):
-            if self._queue is None:
-                types = [tf.float64, tf.int32, tf.float64, tf.float64]
-                with tf.init_scope():
-                    self._queue = tf.queue.FIFOQueue(-1, types, [[]] * len(types), name="distmon_times")
-            self._queue.enqueue([*batch, *reduction])
-
-    # Out of the graph
+    @property
+    def clocks(self) -> Any:
+        """What adds clocks to a graph, made for the first one that is traced: by then the script has chosen its devices."""
+        if self._clocks is None:
+            self._clocks = clocks_of(self._tf)
+        return self._clocks
 
     def hold(self, numbers: Tuple[int, ...], calls: List[Call], reduced: bool) -> None:
         """Keep a step until its times are read, which happens here when it is time."""
@@ -231,11 +166,10 @@ class GraphTimes:
             return
         try:
             self._unread = 0
-            count = 0 if self._queue is None else int(self._queue.size())
-            if count:
-                there, samples, before, after = (column.numpy().tolist() for column in self._queue.dequeue_many(count))
-                self._batches += [row for row in zip(there, samples) if row[0]]
-                self._reductions += [row for row in zip(before, after) if row[1]]
+            if self._clocks is not None:
+                batches, reductions = self._clocks.read()
+                self._batches += batches
+                self._reductions += reductions
         finally:
             self._emptying.release()
 
@@ -324,11 +258,6 @@ def _inner_steps(numbers: Tuple[int, ...], inner: int, rows: Rows) -> List[Tuple
         at = (first + index, generation, epoch, start + share * index, length)
         steps.append(at + (UNSEEN,) * 4 + (samples, 1))
     return steps
-
-
-def _dense(gradients: Sequence[Any]) -> List[Any]:
-    """The tensors that hold the values."""
-    return [getattr(gradient, "values", gradient) for gradient in gradients if gradient is not None]
 
 
 def wall_s() -> float:

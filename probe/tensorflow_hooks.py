@@ -134,9 +134,9 @@ class TensorFlowHooks:
         self._reduced.add(call.stack[0])
         batch = call.batch_to_note()
         if batch and batch[0].graph is not self.tf.compat.v1.get_default_graph():
-            self.times.note_batch(batch)
+            self.times.clocks.note_batch(batch)
             batch = []
-        return self.times.note_reduction(grads, reduce, batch)
+        return self.times.clocks.note_reduction(grads, reduce, batch)
 
     def _why_not(self) -> str:
         """Why no clock can be put into the graph that is being traced; empty if it can."""
@@ -198,7 +198,7 @@ class TensorFlowHooks:
         if getattr(function, "_jit_compile", False):
             batch = call.batch_to_note()
             if batch:
-                self.timer.attempt("samples", lambda: self.times.note_batch(batch))
+                self.timer.attempt("samples", lambda: self.times.clocks.note_batch(batch))
         try:
             return original(function, *args, **kwargs)
         finally:

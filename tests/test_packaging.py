@@ -17,7 +17,10 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("core", "probe", "wire", "agent", "launcher", "replay", "tui")
 NOT_SHIPPED = shutil.ignore_patterns("__pycache__", "*.pyc", "*.idx", "*.so", "ruff.toml", ".*_cache")
-COMPILED = {f"distmon/{room}/_native.abi3.so" for room in ("agent", "core", "probe")} | {"distmon/core/_fold.abi3.so"}
+COMPILED = {f"distmon/{room}/_native.abi3.so" for room in ("agent", "core", "probe")} | {
+    "distmon/core/_fold.abi3.so",
+    "distmon/probe/_graph_clocks.abi3.so",
+}
 PERMISSIVE = re.compile(r"MIT|BSD|Apache|PSF|ISC|Python Software Foundation")
 
 

@@ -52,7 +52,7 @@ class Job:
 
 def probe_in_python(directory: Path) -> Path:
     """A copy of the probe as it is where its machine code could not be built."""
-    return Path(shutil.copytree(PROBE, directory / "probe", ignore=shutil.ignore_patterns("_native*", "__pycache__")))
+    return Path(shutil.copytree(PROBE, directory / "probe", ignore=shutil.ignore_patterns("*.so", "__pycache__")))
 
 
 def environment(rings: Path | None, folder: Path = PROBE, /, **more: str) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -12,35 +11,27 @@ from distmon.probe.steps import INPUT_WAIT, StepTimer
 from distmon.probe.tensorflow_hooks import NEVER_REDUCED, TensorFlowHooks
 
 MS = 1_000_000
-Row = tuple[float, int, float, float]
-
-
-class Column(list[float]):
-    def numpy(self) -> Any:
-        return SimpleNamespace(tolist=lambda: list(self))
-
-
-class Queue:
-    """In place of TensorFlow's."""
+class Clocks:
+    """In place of those in a graph."""
 
     def __init__(self) -> None:
-        self.rows: list[Row] = []
+        self.batches: list[tuple[float, float]] = []
+        self.reductions: list[tuple[float, float]] = []
 
-    def size(self) -> int:
-        return len(self.rows)
-
-    def dequeue_many(self, count: int) -> list[Column]:
-        rows, self.rows = self.rows[:count], self.rows[count:]
-        return [Column(column) for column in zip(*rows, strict=True)]
+    def read(self) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
+        rows = self.batches, self.reductions
+        self.batches, self.reductions = [], []
+        return rows
 
     def batch(self, at: float, samples: int = 8) -> None:
-        self.rows.append((at, samples, 0, 0))
+        self.batches.append((at, samples))
 
     def reduction(self, begun: float, ended: float) -> None:
-        self.rows.append((0, 0, begun, ended))
+        self.reductions.append((begun, ended))
 
     def both(self, at: float, begun: float, ended: float) -> None:
-        self.rows.append((at, 8, begun, ended))
+        self.batch(at)
+        self.reduction(begun, ended)
 
 
 class Graph:
@@ -50,7 +41,7 @@ class Graph:
         directory.chmod(0o700)
         self.timer = StepTimer(RingWriter.create(str(directory), 64, host="h"))
         self.times = GraphTimes(None, self.timer)
-        self.times._queue = self.queue = Queue()
+        self.times._clocks = self.clocks = Clocks()
         (path,) = directory.glob("*.ring")
         self.reader = RingReader(str(path))
 
@@ -86,27 +77,27 @@ def call(wall_s: float, traced: bool = False) -> Call:
 
 def test_rows_of_a_step_that_still_runs_wait_for_its_end(graph: Graph) -> None:
     for at in (1.0, 2.0, 3.0):
-        graph.queue.batch(at + 0.01)
-    graph.queue.reduction(2.03, 2.07)
+        graph.clocks.batch(at + 0.01)
+    graph.clocks.reduction(2.03, 2.07)
     graph.hold(0, call(1.0), call(2.0))
     assert graph.read() == ([(20, 110, 40, 30, 16)], {})
-    graph.queue.batch(4.02)
-    graph.queue.reduction(4.05, 4.09)
+    graph.clocks.batch(4.02)
+    graph.clocks.reduction(4.05, 4.09)
     graph.hold(1, call(3.0), call(4.0))
     assert graph.read() == ([(30, 120, 40, 10, 16)], {})
 
 
 def test_rows_of_a_call_that_failed_belong_to_no_step(graph: Graph) -> None:
-    graph.queue.both(1.01, 1.02, 1.03)
-    graph.queue.batch(2.01)
-    graph.queue.both(3.02, 3.05, 3.09)
+    graph.clocks.both(1.01, 1.02, 1.03)
+    graph.clocks.batch(2.01)
+    graph.clocks.both(3.02, 3.05, 3.09)
     graph.plain(0, 1.0, 100 * MS)
     graph.plain(1, 3.0, 100 * MS)
     assert graph.read() == ([(10, 10, 10, 70, 8), (20, 30, 40, 10, 8)], {})
 
 
 def test_a_step_whose_rows_are_lost_says_so_and_the_next_is_whole(graph: Graph) -> None:
-    graph.queue.both(2.02, 2.05, 2.09)
+    graph.clocks.both(2.02, 2.05, 2.09)
     graph.hold(0, call(1.0))
     graph.hold(1, call(2.0))
     steps, reasons = graph.read()
@@ -115,15 +106,15 @@ def test_a_step_whose_rows_are_lost_says_so_and_the_next_is_whole(graph: Graph) 
 
 
 def test_a_step_that_traced_has_samples_and_no_split(graph: Graph) -> None:
-    graph.queue.both(1.02, 1.05, 1.09)
+    graph.clocks.both(1.02, 1.05, 1.09)
     graph.hold(0, call(1.0, traced=True))
     assert graph.read() == ([(None, None, None, None, 8)], {})
 
 
 @pytest.mark.parametrize("held", [True, False])
 def test_a_batch_that_holds_nothing_to_count_says_so(graph: Graph, held: bool) -> None:
-    graph.queue.batch(1.02, samples=0)
-    graph.queue.reduction(1.05, 1.09)
+    graph.clocks.batch(1.02, samples=0)
+    graph.clocks.reduction(1.05, 1.09)
     if held:
         graph.hold(0, call(1.0))
     else:
@@ -134,7 +125,7 @@ def test_a_batch_that_holds_nothing_to_count_says_so(graph: Graph, held: bool) -
 def test_a_batch_taken_outside_of_the_graph_counts_as_it_was_seen_there(graph: Graph) -> None:
     graph.timer.fed = True
     graph.timer.sees(INPUT_WAIT)
-    graph.queue.reduction(1.05, 1.09)
+    graph.clocks.reduction(1.05, 1.09)
     graph.times.calls.append((0, 0, 0, 1, 120 * MS, 20 * MS, 0, 0, 0, 16, 1, 1_000_000_000, 100 * MS))
     assert graph.read() == ([(20, 50, 40, 10, 16)], {})
 
@@ -142,7 +133,7 @@ def test_a_batch_taken_outside_of_the_graph_counts_as_it_was_seen_there(graph: G
 @pytest.mark.parametrize("held", [True, False])
 def test_without_an_iterator_input_and_samples_have_that_reason(graph: Graph, held: bool) -> None:
     for number in range(2):
-        graph.queue.reduction(number + 1.05, number + 1.09)
+        graph.clocks.reduction(number + 1.05, number + 1.09)
         if held:
             graph.hold(number, call(number + 1.0))
         else:
@@ -162,9 +153,9 @@ def test_stated_samples_hold_whatever_the_graph_counts(tmp_path: Path, monkeypat
     monkeypatch.setenv("DISTMON_SAMPLES_PER_STEP", "100")
     graph = Graph(tmp_path)
     graph.plain(0, 100.0, 10 * MS)
-    graph.queue.both(100.001, 100.006, 100.008)
+    graph.clocks.both(100.001, 100.006, 100.008)
     steps, reasons = graph.read()
     graph.hold(1, Call(101.0, 10 * MS, 1, False))
-    graph.queue.both(101.001, 101.006, 101.008)
+    graph.clocks.both(101.001, 101.006, 101.008)
     more, _ = graph.read()
     assert [step[-1] for step in steps + more] == [100, 100] and "samples" not in reasons
