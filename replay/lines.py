@@ -85,7 +85,10 @@ def read_lines(path: Path, position: Position = START, damage: list[Damage] | No
     damage = damage if damage is not None else []
     with open_regular(path) as file:
         chunks = _unpacked(file, position, damage) if is_packed(path) else _plain(file, position)
-        yield from _split(chunks, position)
+        try:
+            yield from _split(chunks, position)
+        except OSError as error:
+            raise DistmonError(f"{path} cannot be read: {os.strerror(error.errno or 0)}") from None
 
 
 def near_the_end(path: Path) -> Iterator[Position]:

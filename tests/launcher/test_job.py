@@ -166,8 +166,8 @@ print([path for path in sys.path if "launcher" in path])
 def test_an_environment_without_horovod_is_told_what_to_do(tmp_path: Path) -> None:
     other = make_environment(tmp_path / "bare", horovod=False)
     job = run("-np", "1", "--", str(other), "-c", "pass")
-    assert job.exit_code == 1
-    assert job.ended.detail == f"there is no Horovod in {other}: build it with `distmon horovod build --python {other}`"
+    assert (job.exit_code, job.events) == (1, [])
+    assert job.stderr == f"distmon: there is no Horovod in {other}: build it with `distmon horovod build --python {other}`\n"
 
 
 def test_a_horovod_without_the_places_to_hook_still_runs(tmp_path: Path) -> None:

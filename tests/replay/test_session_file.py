@@ -182,6 +182,11 @@ def test_what_is_no_file_is_refused_without_blocking_and_links_are_only_read(tmp
             Recorder(tmp_path / f"{name}.jsonl", append=True)
 
 
+def test_a_file_that_cannot_be_read_to_its_end_is_named() -> None:
+    with pytest.raises(DistmonError, match="/proc/self/mem cannot be read: Input/output error"):
+        open_session(Path("/proc/self/mem"))
+
+
 def test_a_line_over_the_limit_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("distmon.replay.lines.LINE_LIMIT", 1 << 20)
     path = record(tmp_path / "s.jsonl", EVENTS[:3])

@@ -115,22 +115,38 @@ def bare_python(tmp_path: Path) -> Path:
     return tmp_path / "env" / "bin" / "python"
 
 
+@pytest.fixture
+def broken_python(bare_python: Path) -> Path:
+    """The Python of an environment whose Horovod lacks its launcher."""
+    (packages,) = bare_python.parents[1].glob("lib/python*/site-packages")
+    (packages / "horovod").mkdir()
+    (packages / "horovod" / "__init__.py").touch()
+    return bare_python
+
+
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "distmon.tui.cli.main", "run", "-np", "2", "--headless", *words]
     environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
-def test_a_job_that_never_started_leaves_no_automatic_recording(tmp_path: Path, bare_python: Path) -> None:
+def test_without_horovod_one_line_says_what_to_do(tmp_path: Path, bare_python: Path) -> None:
     done = run(tmp_path, "--", str(bare_python), "-c", "pass")
+    assert (done.returncode, done.stdout) == (1, "")
+    build = f"build it with `distmon horovod build --python {bare_python}`"
+    assert done.stderr == f"distmon: there is no Horovod in {bare_python}: {build}\n"
+
+
+def test_a_job_that_never_started_leaves_no_automatic_recording(tmp_path: Path, broken_python: Path) -> None:
+    done = run(tmp_path, "--", str(broken_python), "-c", "pass")
     assert done.returncode == 1
-    assert "reason      there is no Horovod in" in done.stdout
+    assert f"reason      the Horovod in {broken_python} cannot be loaded" in done.stdout
     assert "recorded in" not in done.stderr
     assert list((tmp_path / "state" / "distmon" / "sessions").iterdir()) == []
 
 
-def test_a_recording_that_the_user_names_is_kept_all_the_same(tmp_path: Path, bare_python: Path) -> None:
-    done = run(tmp_path, "--record", "mine.jsonl", "--", str(bare_python), "-c", "pass")
+def test_a_recording_that_the_user_names_is_kept_all_the_same(tmp_path: Path, broken_python: Path) -> None:
+    done = run(tmp_path, "--record", "mine.jsonl", "--", str(broken_python), "-c", "pass")
     assert done.returncode == 1
     assert "distmon: recorded in mine.jsonl\n" in done.stderr
     assert load_state(tmp_path / "mine.jsonl")[0].job.exit_code == 1
