@@ -1,7 +1,8 @@
 """The app's own themes, and the palette of roles that widgets draw with.
 
-A role says what a colour means; a theme says what it looks like. Every text role has a contrast of at least 4.5:1 on the
-theme's background and on its selection (tests/tui/test_theme.py), and every state also has a glyph of its own.
+A role says what a colour means; a theme says what it looks like. Every text role and every level of heat has a contrast of at
+least 4.5:1 on the theme's background and on its selection (tests/tui/test_theme.py), also in the nearest of 256 colours, and every
+state also has a glyph of its own.
 """
 
 from __future__ import annotations
@@ -119,22 +120,22 @@ DARK = Palette(
 )  # fmt: skip
 LIGHT = Palette(
     name="distmon-light", dark=False, background="#fbfbfa", raised="#eceef1", text="#1c2530", muted="#57616e", border="#c3cad3",
-    focus="#0b5cad", accent="#0b5cad", good="#14703a", warn="#855400", bad="#b3261e", selected="#d3e4f7", track="#dde2e8",
-    input_wait="#855400", compute="#0b5cad", exposed_communication="#86309f", optimizer="#0d6b61", rest="#57616e",
-    series=("#0b5cad", "#14703a", "#855400", "#86309f", "#0d6b61", "#b3261e"),
+    focus="#0b5cad", accent="#0b5cad", good="#14703a", warn="#855400", bad="#b3161e", selected="#d3ecf8", track="#dde2e8",
+    input_wait="#855400", compute="#0b5cad", exposed_communication="#862e9f", optimizer="#0d6b61", rest="#57616e",
+    series=("#0b5cad", "#14703a", "#855400", "#862e9f", "#0d6b61", "#b3161e"),
 )  # fmt: skip
 # Okabe and Ito's hues, lightened where the contrast asks for it: told apart with every common colour blindness.
 SAFE = Palette(
     name="distmon-safe", dark=True, background="#000000", raised="#141414", text="#ffffff", muted="#b4b4b4", border="#5c5c5c",
-    focus="#56b4e9", accent="#56b4e9", good="#56b4e9", warn="#f0e442", bad="#ff8f3f", selected="#26425a", track="#333333",
+    focus="#56b4e9", accent="#56b4e9", good="#56b4e9", warn="#f0e442", bad="#ff8f3f", selected="#1e2e52", track="#333333",
     input_wait="#f0e442", compute="#56b4e9", exposed_communication="#e69ac4", optimizer="#2fc79a", rest="#b4b4b4",
     series=("#56b4e9", "#f0e442", "#e69ac4", "#ff8f3f", "#2fc79a", "#ffffff"),
 )  # fmt: skip
 SAFE_LIGHT = Palette(
     name="distmon-safe-light", dark=False, background="#ffffff", raised="#efefef", text="#000000", muted="#4d4d4d",
-    border="#9a9a9a", focus="#005a8c", accent="#005a8c", good="#005a8c", warn="#735c00", bad="#a63c00", selected="#cfe5f4",
-    track="#d8d8d8", input_wait="#735c00", compute="#005a8c", exposed_communication="#8f3a6b", optimizer="#00664a",
-    rest="#4d4d4d", series=("#005a8c", "#735c00", "#8f3a6b", "#a63c00", "#00664a", "#000000"),
+    border="#9a9a9a", focus="#005a8c", accent="#005a8c", good="#005a8c", warn="#735c00", bad="#992e00", selected="#cfecf8",
+    track="#d8d8d8", input_wait="#735c00", compute="#005a8c", exposed_communication="#8f2e6b", optimizer="#00664a",
+    rest="#4d4d4d", series=("#005a8c", "#735c00", "#8f2e6b", "#992e00", "#00664a", "#000000"),
 )  # fmt: skip
 ANSI = Palette(
     name="distmon-ansi", dark=True, background="default", raised="default", text="default", muted="default",

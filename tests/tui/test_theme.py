@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+import rich.color
+from rich.color import ColorSystem
 from textual.color import Color
 
 from distmon.core.state import JobState, JobStatus
@@ -35,11 +37,16 @@ def contrast(a: str, b: str) -> float:
     return (bright + 0.05) / (dark + 0.05)
 
 
+@pytest.mark.parametrize("depth", [ColorSystem.TRUECOLOR, ColorSystem.EIGHT_BIT], ids=lambda d: d.name)
 @pytest.mark.parametrize("palette", OWN_COLOURS, ids=lambda p: p.name)
-def test_words_have_a_contrast_of_4_5(palette: Palette) -> None:
-    colours = {role: getattr(palette, role) for role in WORDS} | {f"series{i}": c for i, c in enumerate(palette.series)}
-    for (role, colour), ground in itertools.product(colours.items(), ("background", "raised", "selected")):
-        assert contrast(colour, getattr(palette, ground)) >= 4.5, (role, ground)
+def test_words_and_heat_have_a_contrast_of_4_5(palette: Palette, depth: ColorSystem) -> None:
+    """On every ground, the selected row's too; where a terminal has 256 colours, as those that stand in for ours."""
+    roles = (*WORDS, *(f"series{i}" for i in range(len(palette.series))))
+    roles += tuple(f"{ramp}{level}" for ramp in ("cool", "hot") for level in range(HEAT_LEVELS))
+    for role, ground in itertools.product(roles, ("background", "raised", "selected")):
+        colours = (palette.styles[role].color, rich.color.Color.parse(getattr(palette, ground)))
+        text, behind = (colour.downgrade(depth).get_truecolor().hex for colour in colours if colour is not None)
+        assert contrast(text, behind) >= 4.5, (role, ground)
 
 
 def test_every_character_that_is_written_anywhere_has_a_stand_in() -> None:
