@@ -11,11 +11,11 @@ from distmon.core.audit.audit import DERIVED, Audit, audit
 from distmon.core.audit.table import Table, parse_table
 from distmon.core.errors import DistmonError, told
 from distmon.core.printable import clean
-from distmon.replay.report.render import to_markdown, to_text
+from distmon.replay.report.render import to_markdown
 from distmon.replay.report.tables import Section
 from distmon.replay.report.tables import Table as Grid
 from distmon.replay.report.words import count
-from distmon.tui.cli.sessions import write_json, write_text
+from distmon.tui.cli.sessions import as_text, write_json, write_text
 
 FORMAT = 1
 _LARGEST = 16 << 20
@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         write_json(Report(FORMAT, [_as_json(one) for one in found]))
     else:
-        render = to_markdown if arguments.markdown else to_text
+        render = to_markdown if arguments.markdown else as_text
         write_text(render([section for one in found for section in _sections(one)]))
     if any(finding.kind == "contradicts" for one in found for finding in one.findings):
         return CONTRADICTED

@@ -9,10 +9,10 @@ from distmon.core.comparison import run_values
 from distmon.core.epoch_comparison import epoch_run
 from distmon.core.errors import DistmonError
 from distmon.replay.report.compare import Compared, compare, sections
-from distmon.replay.report.render import to_markdown, to_text
+from distmon.replay.report.render import to_markdown
 from distmon.replay.report.summarise import summarise
 from distmon.replay.session_file import load_state
-from distmon.tui.cli.sessions import SESSION_HELP, load_all, resolve, warn, write_json, write_text
+from distmon.tui.cli.sessions import SESSION_HELP, as_text, load_all, resolve, warn, write_json, write_text
 
 EPILOG = """\
 A folder stands for the runs in it: name two folders of three runs or more, or two sweeps, to tell a difference from chance.
@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         write_json(found)
     else:
-        render = to_markdown if arguments.markdown else to_text
+        render = to_markdown if arguments.markdown else as_text
         write_text(render(sections(found)))
     return 0
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from distmon.core.errors import UsageError
 from distmon.core.printable import clean
 from distmon.replay.report import model
-from distmon.replay.report.render import escaped, to_markdown, to_text
+from distmon.replay.report.render import escaped, to_markdown
 from distmon.replay.report.scaling import common_sections
 from distmon.replay.report.sections import sections
 from distmon.replay.report.tables import Section
 from distmon.tui.cli.plotted import Pictures, require_plots, write_html, write_png
 from distmon.tui.cli.reported import Reported, load_reported, scaling_of, why_no_scaling
-from distmon.tui.cli.sessions import SESSION_HELP, load_all, resolve, resolve_all, write_json, write_text
+from distmon.tui.cli.sessions import SESSION_HELP, as_text, load_all, resolve, resolve_all, write_json, write_text
 from distmon.tui.sweeps import read_sweep
 
 
@@ -100,7 +100,7 @@ def publish(arguments: argparse.Namespace, *, each: bool) -> int:
             write_text(_markdown(common, reported, chosen, pictures))
         else:
             blocks = [common, *(sections(one.session) for one in chosen)]
-            write_text("\n\n".join(to_text(block) for block in blocks if block))
+            write_text("\n\n".join(as_text(block) for block in blocks if block))
     return 0
 
 

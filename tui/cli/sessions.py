@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -13,6 +14,8 @@ import msgspec
 from distmon.core.errors import DistmonError
 from distmon.core.printable import OBEYED, clean
 from distmon.replay.paths import SUFFIXES, demo_session, find_session
+from distmon.replay.report.render import WIDTH, to_text
+from distmon.replay.report.tables import Section
 from distmon.replay.session_file import Notes
 
 T = TypeVar("T")
@@ -81,6 +84,12 @@ def write_json(value: msgspec.Struct) -> None:
     sys.stdout.flush()
     sys.stdout.buffer.write(OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode() + b"\n")
     sys.stdout.buffer.flush()
+
+
+def as_text(sections: list[Section]) -> str:
+    """For standard output: where that is a terminal narrower than text usually is, no wider than that."""
+    columns = os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else 0
+    return to_text(sections, min(columns or WIDTH, WIDTH))
 
 
 def write_text(text: str) -> None:

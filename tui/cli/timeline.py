@@ -6,9 +6,9 @@ import argparse
 from pathlib import Path
 
 from distmon.replay.report import model
-from distmon.replay.report.render import to_markdown, to_text
+from distmon.replay.report.render import to_markdown
 from distmon.replay.report.timeline import read_horovod_timeline, summarise_timeline, timeline_sections
-from distmon.tui.cli.sessions import write_json, write_text
+from distmon.tui.cli.sessions import as_text, write_json, write_text
 
 FORMAT = 1
 EPILOG = """\
@@ -36,5 +36,5 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         write_json(Report(**{name: getattr(found, name) for name in found.__struct_fields__}))
     else:
-        write_text((to_markdown if arguments.markdown else to_text)(timeline_sections(found)))
+        write_text((to_markdown if arguments.markdown else as_text)(timeline_sections(found)))
     return 0
