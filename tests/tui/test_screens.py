@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -638,13 +639,17 @@ async def test_the_crosshair_is_on_the_chart_of_ranks_over_time_too_by_key_and_b
         rows = text_grid(app)[ripple.region.y + 1 : ripple.region.bottom - 2]
         places = {row.index("│", 4) for row in rows if row.strip("│ ")}
         assert len(places) == 1, "one column, in all ranks"
-        assert "at " in text_grid(app)[ripple.region.y] and " ms" in text_grid(app)[ripple.region.y]
+        told = [re.search(r" at \d+:\d\d ", text_grid(app)[panel.region.y]) for panel in (ripple, band)]
+        assert told[0] is not None and told[1] is not None and told[0][0] == told[1][0], "the moment is told in one way"
+        assert " ms" in text_grid(app)[ripple.region.y]
         await pilot.press("x")
         assert app.cockpit.cross is None
         await pilot.hover(ripple, offset=(places.pop() - ripple.region.x, 3))
         await pilot.pause()
         assert app.cockpit.cross == pytest.approx(crossed, abs=1.0)
         assert "at " in text_grid(app)[band.region.y], "and on the other chart"
+        times = re.findall(r"\d+(?::\d\d)+", text_grid(app)[ripple.region.bottom - 2])
+        assert times and all(re.fullmatch(r"\d+:\d\d", time) for time in times), "as below the other chart"
 
 
 async def test_the_label_of_a_lane_keeps_its_slot(open_app: OpenApp, text_grid: Grid) -> None:

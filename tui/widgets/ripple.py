@@ -10,7 +10,7 @@ from textual import events
 from textual.message import Message
 from textual.strip import Strip
 
-from distmon.tui.format import MISSING, clock, fit, milliseconds
+from distmon.tui.format import MISSING, duration, fit, milliseconds
 from distmon.tui.glyphs import SPARKS
 from distmon.tui.widgets.chart import Chart
 from distmon.tui.widgets.heat import UNKNOWN, Scale
@@ -37,7 +37,12 @@ class RippleData:
     figure: str = "value"
     """What a file calls the values, with their unit."""
     origin: float = 0.0
-    """When the job began: a file counts seconds from there."""
+    """When the job began: seconds are counted from there."""
+
+    @property
+    def elapsed(self) -> int:
+        """Whole seconds from the origin to the start."""
+        return self.start - math.floor(self.origin)
 
     @property
     def cross_second(self) -> int | None:
@@ -75,10 +80,10 @@ class Ripple(Panel):
         self.redraw()
 
     def caption(self) -> Line:
-        """Under the crosshair: its second, and what the selected rank did in it, or else the lowest and the highest."""
+        """Under the crosshair: its moment, and what the selected rank did in that second, or else the lowest and the highest."""
         data, pieces = self._data, self._data.caption
-        if (second := data.cross_second) is not None:
-            pieces = ((f"at {clock(data.start + second)} ", "accent"), (self._words_of(second), "text"))
+        if data.cross is not None and (second := data.cross_second) is not None:
+            pieces = ((f"at {duration(data.cross - data.origin)} ", "accent"), (self._words_of(second), "text"))
         return Line((text, self.palette.style(role)) for text, role in pieces)
 
     def _words_of(self, second: int) -> str:
@@ -105,7 +110,7 @@ class Ripple(Panel):
         shown = max(columns // cell - SHIFT_S, 1)
         first = max(data.seconds - shown, 0)
         if first:
-            first += -(data.start + first) % SHIFT_S
+            first += -(data.elapsed + first) % SHIFT_S
         self._places = first, cell
         lines = [self._row(row, first, cell) for row in range(0, len(data.ranks), self._share)]
         lines += [Line()] * (rows - len(lines))
@@ -137,16 +142,16 @@ class Ripple(Panel):
         return line.add(run, style(role or "muted"))
 
     def _foot(self, first: int, cell: int, width: int) -> Line:
-        """The clock under the first second and then every SHIFT_S or more, and the legend."""
+        """The time since the origin every SHIFT_S or more, and the legend."""
         data, muted = self._data, self.palette.style("muted")
         legend = data.scale.legend(self.palette)
         line = Line().pad(LABEL, muted)
         every = SHIFT_S * -(-11 // (SHIFT_S * cell))
-        second = first + -(data.start + first) % SHIFT_S
+        second = first + -(data.elapsed + first) % SHIFT_S
         while LABEL + (second - first) * cell + 8 <= width - legend.width - 1 and second < data.seconds + SHIFT_S:
             column = LABEL + (second - first) * cell
             if column >= line.width:
-                line.pad(column, muted).add(clock(data.start + second), muted)
+                line.pad(column, muted).add(duration(data.elapsed + second), muted)
             second += every
         return spread(line, legend, width, muted)
 
