@@ -24,6 +24,7 @@ from distmon.replay.recorder import Recorder
 from distmon.replay.session_file import load_state, open_session
 from distmon.tui.app import DistmonApp
 from distmon.tui.rewind import Rewind
+from distmon.tui.screens.logs import Events
 
 if TYPE_CHECKING:
     from tests.tui.conftest import Grid, OpenApp
@@ -269,6 +270,29 @@ async def test_pause_rewind_and_live_on_the_screen(open_app: OpenApp, live: Live
         await until(pilot, lambda: "behind live" in text_grid(app)[0])
         await pilot.press("space", "plus", "plus", "plus", "plus", "plus", "plus")
         await until(pilot, lambda: rewind.live)
+    rewind.close()
+
+
+async def test_a_pause_leaves_the_cursor_on_its_line_and_live_lines_are_followed_again(open_app: OpenApp, live: Live) -> None:
+    rewind = Rewind(live, live.state, live.recorder)
+    async with open_app(source=rewind, player=rewind, state=live.state, size=(150, 30)) as (app, pilot, _):
+        for second in (20, 25):
+            live.until(second)
+            live.tell(NoticeGiven(at=START + second, severity="info", text=f"at {second}"))
+        live.until(30)
+        await until(pilot, lambda: live.state.now >= START + 30)
+        await pilot.press("f7", "up", "up")
+        page = app.cockpit.page
+        assert isinstance(page, Events) and page.line() is not None
+        held = page.line()
+        assert held is not None and held.entry is not live.state.log[-1]
+        await pilot.press("space")
+        await until(pilot, lambda: app.state is not live.state)
+        still = page.line()
+        assert still is not None and still.entry == held.entry
+        await pilot.press("end")
+        await until(pilot, lambda: app.state is live.state)
+        assert page.lines.following and page.lines.cursor is None
     rewind.close()
 
 

@@ -22,7 +22,7 @@ from distmon.core.synthetic import Script, session
 from distmon.tui.app import DistmonApp
 from distmon.tui.bindings import COMMANDS
 from distmon.tui.format import clock, size
-from distmon.tui.screens.logs import Events, Logs
+from distmon.tui.screens.logs import Events, LinesPage, Logs
 from distmon.tui.screens.node import NodeDetail
 from distmon.tui.screens.nodes import Nodes
 from distmon.tui.screens.page import Page
@@ -512,6 +512,34 @@ async def test_enter_on_an_event_takes_the_recording_there_and_back(
         app.frame()
         await pilot.press("enter")
         assert player.asked[-1] == "seek 33"
+
+
+@pytest.mark.parametrize(("key", "kind"), [("f7", Events), ("f8", Logs)])
+async def test_after_a_jump_the_cursor_is_on_the_last_line_of_that_moment(
+    open_app: OpenApp, fake_player: type[FakePlayer], key: str, kind: type[LinesPage]
+) -> None:
+    start = RUNNING[0].at
+    told: list[ev.AnyEvent] = [said(0, f"at {at}", start + at) for at in range(10, 50, 10)]
+    told += [ev.NoticeGiven(at=start + at, severity="info", text=f"at {at}") for at in range(10, 50, 10)]
+    events = sorted([*(event for event in RUNNING if event.at < start + 10), *told], key=lambda event: event.at)
+    player = fake_player(events, position_s=45.0)
+    async with open_app(events, player=player) as (app, pilot, _):
+        await pilot.press(key, "up", "up")
+        lines = page(app, kind)
+
+        async def jumped(*keys: str) -> str:
+            await pilot.press(*keys)
+            app.frame()
+            await pilot.pause()
+            line = lines.line()
+            assert line is not None and app.cockpit.cross == line.entry.at and not lines.lines.following
+            return line.entry.text
+
+        assert await jumped("colon", *"25", "enter") == "at 20"
+        assert await jumped("colon", *"40", "enter") == "at 40"
+        assert await jumped("up", "up", "enter") == "at 20"
+        assert await jumped("escape") == "at 20", "the line that it was left by"
+        assert await jumped("colon", *"45", "enter") == "at 40"
 
 
 async def test_an_event_of_a_live_session_is_shown_by_the_crosshair(open_app: OpenApp) -> None:

@@ -30,6 +30,7 @@ from distmon.tui.view.logs import (
     Lines,
     event_line,
     full_output_line,
+    line_at,
     line_in_full,
     order_words,
     output_line,
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 
 KEPT_LINES = 5_000
 TOLD_EVERY_S = 1.0
+SAME_MOMENT_S = 2.0
+"""A state is of a moment only so far from that at which a live session was paused, or a line opened."""
 ROUNDING_S = 0.001
 """Past a line's own moment, so that the line is there."""
 
@@ -65,6 +68,10 @@ class LinesPage(Page):
         self.panels = {"lines": self.lines, "chart": self.chart}
         self.details = TextPanel("the line", 0, id="details")
         self.others = [self.details]
+        self._shown_of: tuple[object, float, bool] = (None, 0.0, False)
+        """The log that lines were last shown of, its moment, and whether it is that of what happens now."""
+        self._came_from: tuple[float, LogEntry | OutputLine] | None = None
+        """The moment at which a line was opened, and that line, while it may be come back to."""
 
     def rows(self, width: int, height: int) -> Rows:
         """The line in full takes the place of the chart, below the log."""
@@ -96,15 +103,40 @@ class LinesPage(Page):
         if "chart" in shown:
             self.chart.show(chart.throughput_chart(facts, self.time_view))
         if "lines" in shown:
+            was = self.line()
             lines, notes = self.update_feed(facts)
+            there = self._line_there(facts, was.entry, lines) if was is not None else None
+            of_now = self._is_live or (self._shown_of[0] is facts.state.log and self._shown_of[2])
+            self._shown_of = facts.state.log, facts.state.now, of_now
             text, rank = self.choices.filters.get("lines", ""), self.choices.only_rank
             words = told(text, problems=self.choices.problems, rank=rank)
             self.lines.hidden = all_hidden(words) if self.has_lines(facts) else ""
             column, descending = self.choices.sorts["lines"]
             lines = self.feed().in_order(lines, column, descending=descending)
             self.lines.show(lines, " ".join([*words, *order_words(column, descending=descending), *notes]))
+            if there is not None:
+                self.lines.put_cursor(there)
         if "details" in shown:
             self.details.show(partial(line_in_full, self.line()), [("Esc closes", "muted")])
+
+    @property
+    def _is_live(self) -> bool:
+        return self.frame.player is None or self.frame.player.live
+
+    def _line_there(self, facts: Facts, was: LogEntry | OutputLine, lines: Lines[Any]) -> int | None:
+        """After a jump, the line for the cursor: the last at that moment, on the way back the one that was left.
+
+        None where there was no jump, or what happens now is followed.
+        """
+        (log, before, of_now), now = self._shown_of, facts.state.now
+        if log is facts.state.log or self._is_live:
+            return None
+        if of_now and abs(now - before) < SAME_MOMENT_S:
+            return line_at(lines, was.at, was)
+        if self._came_from is not None and abs(now - self._came_from[0]) < SAME_MOMENT_S:
+            (_, left), self._came_from = self._came_from, None
+            return line_at(lines, left.at, left)
+        return line_at(lines, now)
 
     def line(self) -> Kept[LogEntry] | Kept[OutputLine] | None:
         """The line under the cursor."""
@@ -130,6 +162,7 @@ class LinesPage(Page):
         """The moment of the line, there and back."""
         entry = self.feed().entry(event.number)
         if entry is not None:
+            self._came_from = self.frame.facts.state.now, entry
             self.frame.visit(entry.at)
 
 

@@ -295,6 +295,13 @@ class Lines(Sequence[LogLine], Generic[E]):
         return self._write(self.kept[index])
 
 
+def line_at(lines: Lines[Any], at: float, same: LogEntry | OutputLine | None = None) -> int | None:
+    """The number of the last line of lines in order of time that was there at a moment; of one that reads the `same`, if any."""
+    there = [kept for kept in lines.kept if kept.entry.at <= at]
+    found = [kept for kept in there if same is not None and (kept.entry.rank, kept.entry.text) == (same.rank, same.text)]
+    return (found or there)[-1].number if there else None
+
+
 def order_words(column: str, *, descending: bool) -> list[str]:
     """In what order lines are; nothing where it is that of time."""
     return [] if column == TIME and not descending else [f"by {column}{'↓' if descending else '↑'}"]
