@@ -1,8 +1,8 @@
 """The app's own themes, and the palette of roles that widgets draw with.
 
 A role says what a colour means; a theme says what it looks like. Every text role and every level of heat has a contrast of at
-least 4.5:1 on the theme's background and on its selection, also in the nearest of 256 colours (tests/tui/test_theme.py), and every
-state also has a glyph of its own.
+least 4.5:1 on the theme's background and on its selection, also in the nearest of 256 colours (tests/tui/test_theme.py); every
+state has a glyph of its own, too.
 """
 
 from __future__ import annotations

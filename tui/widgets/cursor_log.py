@@ -108,7 +108,7 @@ class CursorLog(LogView):
     def on_click(self, event: events.Click) -> None:
         row, end = event.y - self.body_top, self._end()
         index = max(end - self._rows, 0) + row
-        if self._lines and row >= 0 and index < end:
+        if self._lines and row >= 0 and index < end and not self.bar_pressed:
             number = self._lines[index].number
             again = number == self.cursor and event.chain > 1
             self.put_cursor(number)

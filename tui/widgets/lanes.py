@@ -158,20 +158,14 @@ class Lanes(Panel):
     def on_leave(self, event: events.Leave) -> None:
         self.post_message(Chart.Pointed(None))
 
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        event.stop()
-        self.model.scroll(-3)
-        self.redraw()
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        event.stop()
-        self.model.scroll(3)
+    def scroll_by(self, rows: int) -> None:
+        self.model.scroll(rows)
         self.redraw()
 
     def on_click(self, event: events.Click) -> None:
         in_view = self.model.in_view()
         row = event.y - self.body_top
-        if 0 <= row < len(in_view):
+        if 0 <= row < len(in_view) and not self.bar_pressed:
             self.model.select(in_view[row])
             self.redraw()
             self.post_message(self.Selected(self.model.selected))

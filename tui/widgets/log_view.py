@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from textual import events
 from textual.strip import Strip
 
 from distmon.tui.widgets.line import Line
@@ -140,11 +139,3 @@ class LogView(Panel):
         page, far = max(self._rows - 1, 1), len(self.all_lines)
         steps = {"up": -1, "down": 1, "page_up": -page, "page_down": page, "first": -far, "last": far}
         self.scroll_by(steps[where])
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        event.stop()
-        self.scroll_by(-3)
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        event.stop()
-        self.scroll_by(3)

@@ -7,11 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.style import Style
+from textual import events
 from textual.strip import Strip
 
 from distmon.tui.format import fit
 from distmon.tui.widgets.canvas import Canvas
 from distmon.tui.widgets.line import Line, cut
+
+WHEEL_ROWS = 3
 
 
 @dataclass(frozen=True)
@@ -22,13 +25,18 @@ class ScrollMark:
     visible: int
     total: int
 
-    def covers(self, row: int, height: int) -> bool:
-        """Whether the mark lies on this row of a track `height` rows high."""
+    def rows(self, height: int) -> range:
+        """The rows that the mark lies on, of a track `height` rows high; none where everything is in view."""
         if self.total <= self.visible or height <= 0:
-            return False
+            return range(0)
         length = max(1, height * self.visible // self.total)
         top = round((height - length) * self.before / max(self.total - self.visible, 1))
-        return top <= row < top + length
+        return range(top, top + length)
+
+    def before_at(self, top: int, height: int) -> int:
+        """How many rows are before those in view when the mark begins at a row of the track."""
+        most, room = self.total - self.visible, height - len(self.rows(height))
+        return min(max(round(top * most / room), 0), most) if room else 0
 
 
 class Panel(Canvas, can_focus=True):
@@ -47,6 +55,10 @@ class Panel(Canvas, can_focus=True):
     """What it says in place of that where there are rows, and a filter hides all of them."""
     _framed_rows: tuple[object, list[tuple[Strip, bool, Strip]]] = (None, [])
     """What the frame looks like, and per row of the body: the row as it was drawn, whether it has the mark, and both together."""
+    bar_pressed = False
+    """Whether the mouse was pressed on the scroll bar last, and so meant no row."""
+    _grabbed_at: int | None = None
+    """The row of the mark by which it is dragged."""
 
     def draw_body(self, width: int, height: int) -> list[Strip]:
         raise NotImplementedError
@@ -70,6 +82,9 @@ class Panel(Canvas, can_focus=True):
 
     def scroll_mark(self) -> ScrollMark | None:
         return None
+
+    def scroll_by(self, rows: int) -> None:
+        """Move the view; a panel without rows has nothing to do."""
 
     def navigate(self, where: str) -> None:
         """Answer up, down, page_up, page_down, first or last; a panel without rows has nothing to do."""
@@ -114,6 +129,7 @@ class Panel(Canvas, can_focus=True):
 
     def _framed(self, body: list[Strip], rule: Style, width: int) -> list[Strip]:
         mark = self.scroll_mark()
+        marked_rows = mark.rows(len(body)) if mark is not None else range(0)
         left = Line([("│ " if self.boxed else " ", rule)]).strip(self.body_left, self.base)
         plain = Line([(" │" if self.boxed else " ", rule)]).strip(self.body_left, self.base)
         marked = Line([(" ┃" if self.boxed else "┃", self.palette.style("accent"))]).strip(self.body_left, self.base)
@@ -121,13 +137,46 @@ class Panel(Canvas, can_focus=True):
         before = self._framed_rows[1] if self._framed_rows[0] == stamp else []
         rows = []
         for row, strip in enumerate(body):
-            covered = mark is not None and mark.covers(row, len(body))
+            covered = row in marked_rows
             known = before[row] if row < len(before) else None
             if known is None or known[1] is not covered or known[0] != strip:
                 known = strip, covered, Strip([*left, *strip, *(marked if covered else plain)], width)
             rows.append(known)
         self._framed_rows = stamp, rows
         return [framed for _, _, framed in rows]
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        event.stop()
+        self.scroll_by(-WHEEL_ROWS)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        event.stop()
+        self.scroll_by(WHEEL_ROWS)
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        """On the scroll bar: beside the mark, its middle goes there; then it is dragged."""
+        mark, row, height = self.scroll_mark(), event.y - self.body_top, self.body_size[1]
+        self.bar_pressed = event.x == self.size.width - 1 and mark is not None and bool(mark.rows(height)) and 0 <= row < height
+        if mark is not None and self.bar_pressed:
+            rows = mark.rows(height)
+            self._grabbed_at = row - rows.start if row in rows else len(rows) // 2
+            self.capture_mouse()
+            self._drag_bar(event)
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        self._drag_bar(event)
+
+    def on_mouse_up(self, event: events.MouseUp) -> None:
+        if self._grabbed_at is not None:
+            self._grabbed_at = None
+            self.release_mouse()
+
+    def _drag_bar(self, event: events.MouseEvent) -> None:
+        mark = self.scroll_mark()
+        if mark is not None and self._grabbed_at is not None:
+            top, rows = event.y - self.body_top - self._grabbed_at, mark.rows(self.body_size[1])
+            if top != rows.start:
+                self.scroll_by(mark.before_at(top, self.body_size[1]) - mark.before)
 
     def watch_has_focus(self, has_focus: bool) -> None:
         """The frame says who has the keys. A handler of the event itself would run before the change."""

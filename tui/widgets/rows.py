@@ -111,16 +111,10 @@ class RowsPanel(Panel, Generic[K]):
         self.model.scroll(rows)
         self.redraw()
 
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        event.stop()
-        self.scroll_by(-3)
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        event.stop()
-        self.scroll_by(3)
-
     def on_click(self, event: events.Click) -> None:
         y = event.y - self.body_top - self.header_rows
+        if self.bar_pressed:
+            return
         if y < 0:
             if event.y >= self.body_top:
                 self.click_header(event.x - self.body_left)

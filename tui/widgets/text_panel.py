@@ -99,11 +99,3 @@ class TextPanel(Panel):
         page, far = max(self._rows - 1, 1), self._total
         steps = {"up": -1, "down": 1, "page_up": -page, "page_down": page, "first": -far, "last": far}
         self.scroll_by(steps[where])
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        event.stop()
-        self.scroll_by(-3)
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        event.stop()
-        self.scroll_by(3)
