@@ -28,6 +28,11 @@ class NamedMark(msgspec.Struct, frozen=True, order=True):
 _decoder = msgspec.json.Decoder(NamedMark)
 
 
+def plain_name(text: str) -> str:
+    """A name as it is kept: in one line, and not too long."""
+    return " ".join(text.split())[:NAME_LENGTH]
+
+
 def marks_path(recording: Path) -> Path:
     """Beside the recording, or among the user's own files where that folder is not the user's."""
     own = is_own_folder(recording)

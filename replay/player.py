@@ -23,7 +23,7 @@ from distmon.core.state import OutputLine, SessionState
 from distmon.replay.background import Beside
 from distmon.replay.index import Index
 from distmon.replay.lines import START, Position, after
-from distmon.replay.marks import NAME_LENGTH, NamedMark, load_marks, save_marks
+from distmon.replay.marks import NamedMark, load_marks, plain_name, save_marks
 from distmon.replay.open_index import open_index
 from distmon.replay.search import OutputSearch
 from distmon.replay.session_file import Notes, SessionFile, no_garbage_collection
@@ -224,7 +224,7 @@ class Player:
         """Names a moment, or names it anew; without a name the mark goes. Raises DistmonError where it cannot be kept."""
         at = self._start + position_s
         marks = [mark for mark in self._marks if mark.at != at]
-        if name := " ".join(name.split())[:NAME_LENGTH]:
+        if name := plain_name(name):
             marks.append(NamedMark(at, name))
         save_marks(self._session.path, marks)
         self._marks, self._moments_of = sorted(marks), -1

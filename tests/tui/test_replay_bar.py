@@ -223,8 +223,14 @@ async def test_a_moment_is_named_in_the_prompt_and_becomes_a_tick(
         await pilot.press("m", "escape")
         assert "dip!" not in app.cockpit.page.choices.filters.values()
         assert player.named
+        await pilot.press("end", "m", *"dip!", "space", "enter")
+        assert len(player.named) == 1 and "a mark of that name is at 0:10; another name" in text_grid(app)[-2]
+        await pilot.press("2", "enter")
+        assert [moment.text for moment in player.named.values()] == ["dip!", "dip! 2"] and not app.cockpit.prompting
+        await pilot.press("N", "N", "N", "m", "enter")
+        assert len(player.named) == 2, "its own name is no other's"
         await pilot.press("m", *["backspace"] * 4, "enter")
-        assert not player.named
+        assert list(player.named) == [60.0]
 
 
 async def test_it_goes_where_the_command_line_would_begin_and_says_in_the_prompt_what_is_wrong(

@@ -15,7 +15,7 @@ from textual.dom import DOMNode
 from textual.screen import Screen
 from textual.widget import Widget
 
-from distmon.core.errors import DistmonError
+from distmon.core.errors import DistmonError, UsageError
 from distmon.core.printable import clean
 from distmon.tui.bindings import WHILE_HELPING, Command, bindings_for, commands_for
 from distmon.tui.ports import Job, Player
@@ -504,15 +504,18 @@ class Cockpit(Screen[None]):
         what = "a name for this moment; empty takes the mark away" if name else "a name for this moment"
         self.read_line(what, name, partial(self._name_moment, position_s))
 
-    def _name_moment(self, position_s: float, name: str) -> None:
+    def _name_moment(self, position_s: float, name: str) -> str | None:
         if self.bar is None:
-            return
+            return None
         try:
             self.bar.name_moment(position_s, name)
+        except UsageError as error:
+            return str(error)
         except DistmonError as error:
             self.say(str(error))
         else:
             self.say("marked; n and N go from mark to mark" if name else "no mark here")
+        return None
 
     def point_at(self, at: float | None) -> None:
         """The crosshair is the same on every chart."""

@@ -10,8 +10,9 @@ from textual import events
 from textual.message import Message
 from textual.strip import Strip
 
-from distmon.core.errors import DistmonError
+from distmon.core.errors import DistmonError, UsageError
 from distmon.core.printable import clean
+from distmon.replay.marks import plain_name
 from distmon.tui.format import duration, milliseconds
 from distmon.tui.moment import moment_named
 from distmon.tui.ports import Player
@@ -144,12 +145,16 @@ class ReplayBar(Canvas):
     def action_mark(self) -> None:
         """Names this moment; time stands still meanwhile, where marks may be set."""
         here, start = self._player.position_s, self._player.started_at
-        name = next((found.text for found in self._player.moments if found.kind == "mark" and found.at - start == here), "")
+        name = next((found.text for found in self._player.moments if found.kind == "mark" and found.at == start + here), "")
         self._ask_name(here, name)
         self.redraw()
 
     def name_moment(self, position_s: float, name: str) -> None:
-        """Raises DistmonError where the mark cannot be kept."""
+        """Raises DistmonError where the mark cannot be kept, UsageError where another moment has that name: it names one place."""
+        start, marks = self._player.started_at, (moment for moment in self._player.moments if moment.kind == "mark")
+        others = (mark.at for mark in marks if mark.text == plain_name(name) and mark.at != start + position_s)
+        if (other := next(others, None)) is not None:
+            raise UsageError(f"a mark of that name is at {duration(other - start)}; another name")
         self._player.name_mark(position_s, name)
         self.redraw()
 
