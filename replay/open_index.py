@@ -78,8 +78,8 @@ class GrowingIndex(Index):
 
     def _read_on(self, deadline: float | None, progress: Callable[[float], None] | None) -> bool:
         """Whether it came to the end of what there is."""
-        size = self._session.path.stat().st_size
-        if size == self._size:
+        size = self._session.size
+        if size is None or size == self._size:
             return True
         for count, (event, position, length) in enumerate(self._session.records(Notes(), self._next)):
             if self._made.wants_keyframe:

@@ -273,8 +273,10 @@ class Player:
     def seek(self, position_s: float) -> None:
         """Moves to a time, or as far as `reach_s`; `take_state` then has the state of it, after a while where states are large.
 
-        At the end of a recording under way it plays along.
+        At the end of a recording under way it plays along. Raises DistmonError, and stays, where the file is gone.
         """
+        if self._session.size is None:
+            raise DistmonError(f"{self._session.path.name} is not there any more: no other moment of it can be read")
         at = self._start + min(max(position_s, 0.0), self.reach_s)
         if self._index.grows and at >= self._end:
             self._playing = True
@@ -371,8 +373,8 @@ class Reader:
     def next(self) -> AnyEvent | None:
         """The next event; None where there is no more yet."""
         if self._ended:
-            size = self._session.path.stat().st_size
-            if size == self._size:
+            size = self._session.size
+            if size is None or size == self._size:
                 return None
             self._records, self._size, self._ended = self._session.records(Notes(), self._next), size, False
         for event, position, length in self._records:

@@ -111,6 +111,14 @@ class SessionFile:
         self.header = header
         self.first_line = first_line
 
+    @property
+    def size(self) -> int | None:
+        """In bytes; None where the file is not there any more."""
+        try:
+            return self.path.stat().st_size
+        except FileNotFoundError:
+            return None
+
     def records(self, notes: Notes, position: Position = START) -> Generator[Record, None, None]:
         """Everything of this session from a position on, unknown kinds included; what cannot be read goes into `notes`."""
         if self.header.format[1] > FORMAT_MINOR:

@@ -213,11 +213,11 @@ class Rewind:
         if position_s >= self.duration_s:
             self._to_live()
             return
-        self._leave()
         if not self._moving:
             self._replay.pause()
-        self._moving = True
         self._replay.seek(position_s)
+        self._leave()
+        self._moving = True
 
     def step(self, count: int = 1) -> None:
         if self._live and count > 0:

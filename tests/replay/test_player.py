@@ -6,6 +6,7 @@ import io
 import os
 import random
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -275,6 +276,45 @@ def test_by_step_passes_over_a_pause_in_training(tmp_path: Path) -> None:
     clock.now += 2.0
     viewer.poll()
     assert viewer.player.position_s > 600.0
+
+
+def test_of_a_recording_that_is_gone_the_moment_stays_and_what_follows_is_played(path: Path) -> None:
+    clock = Clock()
+    played = player(path, clock)
+    viewer = Viewer(played)
+    played.seek(10.0)
+    viewer.poll()
+    path.unlink()
+    for go in (partial(played.seek, 0.0), partial(played.seek, 20.0), partial(played.step, -1)):
+        with pytest.raises(DistmonError):
+            go()
+        assert played.position_s == 10.0 and played.take_state() is None
+    played.play()
+    clock.now += 100.0
+    viewer.poll()
+    assert viewer.state == folded(EVENTS)
+    with pytest.raises(DistmonError, match=f"{path.name} is not there any more"):
+        played.play()
+    assert played.position_s == played.duration_s
+
+
+def test_a_recording_that_goes_while_it_is_followed_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("distmon.replay.open_index.LOOK_S", 0.0)
+    path, clock = tmp_path / "s.jsonl", Clock()
+    with Recorder(path) as recorder:
+        for event in EVENTS[: len(EVENTS) // 2]:
+            recorder.write(event)
+        recorder.flush()
+        followed = player(path, clock)
+        viewer = Viewer(followed)
+        followed.seek(followed.duration_s)
+        viewer.poll()
+        assert followed.behind_s is not None and not followed.cut_off
+        path.unlink()
+        for _ in range(3):
+            clock.now += 1.0
+            viewer.poll()
+        assert followed.behind_s is None and followed.cut_off
 
 
 def test_marks_are_kept_beside_the_recording(path: Path) -> None:

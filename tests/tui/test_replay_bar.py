@@ -155,6 +155,29 @@ async def test_a_recording_that_is_read_meanwhile_fills_the_bar_though_nothing_e
         assert "…" not in text_grid(app)[-2]
 
 
+async def test_of_a_recording_that_is_gone_the_screen_says_so_and_stays(
+    open_app: OpenApp, text_grid: Grid, tmp_path: Path
+) -> None:
+    path = tmp_path / "s.jsonl"
+    path.write_bytes(b"".join(encode_json(event) + b"\n" for event in EVENTS))
+    player = Player(open_session(path), clock=lambda: 0.0)
+    async with open_app(source=player, player=player, size=(120, 30)) as (app, pilot, _):
+        await pilot.press("colon", *"0:20", "enter")
+        await until(pilot, lambda: "0:20" in text_grid(app)[0])
+        await pilot.press("f7", "up")
+        path.unlink()
+        bar, gone = text_grid(app)[-2], "s.jsonl is not there any more"
+        for act in (pilot.press("home"), pilot.press("enter"), pilot.click("#bar", offset=(80, 0)), pilot.press("end")):
+            await pilot.press("x")
+            assert gone not in text_grid(app)[-1]
+            await act
+            assert gone in text_grid(app)[-1] and text_grid(app)[-2] == bar
+        await pilot.press("colon", *"0:10", "enter")
+        assert app.cockpit.prompting and gone in text_grid(app)[-2]
+        await pilot.press("escape")
+        assert app.is_running and "0:20" in text_grid(app)[0]
+
+
 async def test_a_recording_without_an_index_is_on_the_screen_before_there_is_any_of_it(
     open_app: OpenApp, text_grid: Grid, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -471,15 +471,24 @@ class Cockpit(Screen[None]):
         here = math.inf if self.player.live else self.player.position_s
         if visit is not None and visit.screen == self.page.screen_name:
             here = visit.before
-        self._visit = Visit(self.page.screen_name, there, here, self.page.opened)
-        self.player.seek(there)
-        self.say("at that moment; Esc goes back")
+        if self._seek(there):
+            self._visit = Visit(self.page.screen_name, there, here, self.page.opened)
+            self.say("at that moment; Esc goes back")
 
     def _end_visit(self, visit: Visit) -> None:
         self._visit = None
-        if self.player is not None:
-            self.player.seek(visit.before)
-        self.say("back where you were")
+        if self._seek(visit.before):
+            self.say("back where you were")
+
+    def _seek(self, position_s: float) -> bool:
+        """Whether it could go there; else it says why not."""
+        try:
+            if self.player is not None:
+                self.player.seek(position_s)
+        except DistmonError as error:
+            self.say(str(error))
+            return False
+        return True
 
     def on_replay_bar_place_asked(self) -> None:
         self.read_line("go to (1:30, step:1234, mark:NAME, end):", "", self._go_to)

@@ -309,8 +309,12 @@ class Logs(LinesPage):
             self.frame.say(f"there is one at {clock(event.line.at)}, but {player.unread}")
             return
         player.pause()
-        player.seek(position_s + ROUNDING_S)
-        self.frame.say(f"at {clock(event.line.at)}, where the line was written")
+        try:
+            player.seek(position_s + ROUNDING_S)
+        except DistmonError as error:
+            self.frame.say(str(error))
+        else:
+            self.frame.say(f"at {clock(event.line.at)}, where the line was written")
 
     def on_unmount(self) -> None:
         self._stop_search()

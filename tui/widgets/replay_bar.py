@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from textual import events
 from textual.message import Message
@@ -191,7 +192,7 @@ class ReplayBar(Canvas):
             self.capture_mouse()
             self._seek_to_cell(event.x)
         elif event.x < first:
-            self.action_play_pause()
+            self._try(self.action_play_pause)
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         if self._dragging:
@@ -204,4 +205,11 @@ class ReplayBar(Canvas):
 
     def _seek_to_cell(self, x: int) -> None:
         first, length = self._track
-        self._seek((x - first + 0.5) / length * self._player.duration_s)
+        self._try(partial(self._seek, (x - first + 0.5) / length * self._player.duration_s))
+
+    def _try(self, act: Callable[[], None]) -> None:
+        """What the mouse asks for; of what a key asks for the screen says why it cannot be."""
+        try:
+            act()
+        except DistmonError as error:
+            self.post_message(self.Said(str(error)))
