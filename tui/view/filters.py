@@ -1,7 +1,7 @@
 """The filter language of every table and log: words, fields, regular expressions, fuzzy letters, each of them inverted at will.
 
     node-003            rows with the text in them, whatever its case
-    late>5 host=gpu01   a field against a number or a text: = != < <= > >=, and ~ for a regular expression
+    late>5 host=gpu     a field: less or more than a number, or equal to it; of a text = is a part, == all of it, ~ an expression
     /oom|killed/        a regular expression on the whole row
     ~nd3                its letters in this order, other letters between them
     !ended              not this one; goes before any of the others
@@ -18,7 +18,7 @@ from functools import lru_cache
 
 LANGUAGE = (
     ("node-003", "rows with the text in them, whatever its case"),
-    ("late>5 host=gpu01", "a field: = != < <= > >=, and ~ for an expression"),
+    ("late>5 host=gpu", "a field: < <= > >= = !=; of text = a part, == all, ~ expression"),
     ("/oom|killed/", "a regular expression on the whole row"),
     ("~nd3", "its letters in this order, others between them"),
     ("!ended", "not this one; before any of the others"),
@@ -27,7 +27,7 @@ LANGUAGE = (
 Value = float | int | str | None
 Fields = Mapping[str, Value]
 _Test = Callable[[Fields, str], bool]
-_FIELD = re.compile(r"([a-z_]+)(!=|<=|>=|=|<|>|~)(.+)", re.IGNORECASE)
+_FIELD = re.compile(r"([a-z_]+)(!=|<=|>=|==|=|<|>|~)(.+)", re.IGNORECASE)
 _ORDER: dict[str, Callable[[float, float], bool]] = {
     "<": lambda a, b: a < b,
     "<=": lambda a, b: a <= b,
@@ -179,14 +179,16 @@ def _compared(name: str, operator: str, wanted: str) -> _Test:
             raise _NoNumber(f"{name}{operator}{wanted}: {wanted} is no number")
         order, limit = _ORDER[operator], number
         return lambda fields, whole: (v := _number(fields.get(name))) is not None and order(v, limit)
-    inverse = operator == "!="
-    return lambda fields, whole: _equal(fields.get(name), wanted, number) is not inverse
+    inverse, whole_of_it = operator == "!=", operator == "=="
+    return lambda fields, whole: _equal(fields.get(name), wanted.lower(), number, whole_of_it) is not inverse
 
 
-def _equal(value: Value, wanted: str, number: float | None) -> bool:
+def _equal(value: Value, wanted: str, number: float | None, whole_of_it: bool) -> bool:
+    """Whether a number is the one that is wanted, or a text has it in it, whatever its case, or is all of it."""
     if number is not None and isinstance(value, int | float):
         return value == number
-    return value is not None and str(value).lower() == wanted.lower()
+    text = "" if value is None else str(value).lower()
+    return text == wanted if whole_of_it else wanted in text
 
 
 def _number(value: Value) -> float | None:
