@@ -124,7 +124,7 @@ class Player(Protocol):
         ...
 
     def seek(self, position_s: float) -> None:
-        """To a moment. To the end of what goes on is to go on with it. Raises DistmonError, and stays, where it cannot be read."""
+        """To a moment; to the end of what goes on: with it. Raises DistmonError, and stays, where it cannot be read."""
         ...
 
     def output_search(self, passes: Callable[[OutputLine], bool], words: Sequence[Sequence[str]] = ()) -> OutputSearch:

@@ -322,6 +322,25 @@ async def test_d_goes_through_all_measures_of_nodes_and_a_lost_node_is_marked(op
             assert measure.title in text_grid(app)[4]
 
 
+@pytest.mark.parametrize(
+    ("nodes", "gpus", "first", "later"),
+    [
+        (1, 0, "every node .* CPU utilisation · 1 node ", "every node .* CPU · 1 node "),
+        (2, 1, "every GPU .* utilisation · 2 GPUs ", "every node .* CPU · 2 nodes "),
+        (1, 1, "every GPU .* utilisation · 1 GPU ", "every node .* CPU · 1 node "),
+    ],
+)
+async def test_the_heat_map_of_nodes_says_what_its_cells_are(
+    open_app: OpenApp, text_grid: Grid, nodes: int, gpus: int, first: str, later: str
+) -> None:
+    events = list(session(Script(ranks=2, nodes=nodes, seconds=10, gpus_per_node=gpus)))[:-3]
+    async with open_app(events, size=(120, 40)) as (_, pilot, _):
+        await pilot.press("f3")
+        assert re.search(f"1 {first}", text_grid(pilot.app)[4])
+        await pilot.press(*"dddd")
+        assert re.search(f"1 {later}", text_grid(pilot.app)[4])
+
+
 async def test_s_sorts_the_nodes_while_the_heat_map_has_the_focus(open_app: OpenApp) -> None:
     async with open_app(RUNNING, size=(120, 40)) as (app, pilot, _):
         await pilot.press("f3")

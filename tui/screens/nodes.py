@@ -1,4 +1,4 @@
-"""The screen of the nodes: every GPU of every node at once by any measure, and a row of figures for each node."""
+"""The screen of the nodes: every GPU of every node at once, or every node, by any measure, and a row of figures for each node."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Nodes(Page):
         super().__init__(frame, name)
         self.choices.focused = "heat"
         self.choices.sorts = {"nodes": ("node", False)}
-        self.heat: HeatMap[Unit] = HeatMap("every GPU", 1, empty="no agent has reported yet", id="heat")
+        self.heat: HeatMap[Unit] = HeatMap("every node", 1, empty="no agent has reported yet", id="heat")
         self.table: Table[str] = Table("nodes", 2, node_table.COLUMNS, empty="no agent has reported yet", id="nodes")
         self.panels = {"heat": self.heat, "nodes": self.table}
 
@@ -54,7 +54,7 @@ class Nodes(Page):
         if "heat" in shown:
             in_order = sorted(keys, key=lambda key: (node_table.name_words(facts, key), key))
             data, describe = node_table.heat(facts, measure, in_order)
-            caption = [(measure.title, "accent"), (f" · {len(data.keys):,} cells", "muted")]
+            self.heat.title, caption = node_table.heat_words(measure, data.keys)
             self.heat.show(data, describe, caption, filtered=bool(text) or problems)
         if "nodes" in shown:
             self.table.sort_key, self.table.descending = column, descending

@@ -57,6 +57,8 @@ class UnitMeasure:
     top: float
     ramp: str = "cool"
     lowest: bool = False
+    of_nodes: str = ""
+    """Its title where no cell is a GPU's, if that is another one."""
 
     @property
     def figure(self) -> str:
@@ -85,7 +87,7 @@ def _hottest(node: NodeState) -> float | None:
 UNIT_MEASURES: tuple[UnitMeasure, ...] = (
     UnitMeasure(
         "utilization", "utilisation", lambda gpu: gpu.utilization_percent,
-        lambda node: node.sample.cpu_percent if node.sample else None, whole, "%", 100.0, lowest=True,
+        lambda node: node.sample.cpu_percent if node.sample else None, whole, "%", 100.0, lowest=True, of_nodes="CPU utilisation",
     ),
     UnitMeasure(
         "power", "power", lambda gpu: gpu.power_w, lambda node: node_power_w(node.sample) if node.sample else None,

@@ -164,6 +164,15 @@ def heat(facts: Facts, measure: UnitMeasure, keys: Sequence[str]) -> tuple[HeatD
     return HeatData(units, values, groups, measure.scale(values), frozenset(troubled), measure.figure, facts.host_label), describe
 
 
+def heat_words(measure: UnitMeasure, units: Sequence[Unit]) -> tuple[str, Sequence[Cell]]:
+    """The title of the heat map of these units, and its caption: what they are, and how many."""
+    gpus = sum(index >= 0 for _, index, _ in units)
+    counted = ((gpus, "GPU"), (len(units) - gpus, "node"))
+    counts = [f"{number:,} {one}{'s' * (number != 1)}" for number, one in counted if number]
+    title = measure.title if gpus else measure.of_nodes or measure.title
+    return "every GPU" if gpus else "every node", [(title, "accent"), (" · " * bool(counts) + ", ".join(counts), "muted")]
+
+
 def _unit_words(facts: Facts, measure: UnitMeasure, unit: Unit) -> str:
     node = facts.state.nodes.get(unit[0])
     if node is None:
@@ -171,7 +180,8 @@ def _unit_words(facts: Facts, measure: UnitMeasure, unit: Unit) -> str:
     state = state_of(facts, node)
     gpu = gpu_of(node, unit)
     if gpu is None:
-        return f"{label_of(facts, node)}: {measure.title} {measure.words(measure.of_node(node))} {measure.unit}, {state}"
+        value = f"{measure.of_nodes or measure.title} {measure.words(measure.of_node(node))} {measure.unit}"
+        return f"{label_of(facts, node)}: {value}, {state}"
     name = f"gpu {gpu.index}" + ("" if gpu.instance is None else f".{gpu.instance}")
     ranks = f", rank {','.join(map(str, gpu.ranks))}" if gpu.ranks else ""
     trouble = ", ".join([*([gpu.state] if gpu.state != "ok" else []), *gpu.throttle]) or state

@@ -151,7 +151,7 @@ class ReplayBar(Canvas):
         self.redraw()
 
     def name_moment(self, position_s: float, name: str) -> None:
-        """Raises DistmonError where the mark cannot be kept, UsageError where another moment has that name: it names one place."""
+        """Raises DistmonError where the mark cannot be kept, UsageError where another moment has that name."""
         start, marks = self._player.started_at, (moment for moment in self._player.moments if moment.kind == "mark")
         others = (mark.at for mark in marks if mark.text == plain_name(name) and mark.at != start + position_s)
         if (other := next(others, None)) is not None:
