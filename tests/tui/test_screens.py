@@ -783,6 +783,10 @@ async def test_scaling_lists_the_recordings_that_there_are_by_their_jobs_and_whe
         assert all("torch-digits " in row and "Enter: read" in row for row in rows)
         moments = [time.strftime("%m-%d %H:%M:%S", time.localtime(SCRIPT.start + 61 * n)) for n in (1, 0)]
         assert [moment in row for moment, row in zip(moments, rows, strict=True)] == [True, True]
+        await pilot.resize_terminal(40, 12)
+        narrow = [row for row in text_grid(app) if "Enter: read" in row]
+        assert [moment in row for moment, row in zip(moments, narrow, strict=True)] == [True, True]
+        await pilot.resize_terminal(80, 24)
         scaling = page(app, ScalingPage)
         scaling.table.select(str(made[0]))
         await pilot.press("enter", "b")

@@ -86,6 +86,7 @@ class ScalingPage(Page):
         caption = view.sweep_words(self._sweeps)
         caption += [(f"against {view.told(self._runs[baseline])}", "accent")] if baseline is not None else []
         records = view.records(self._runs, baseline)
+        self.table.in_brief = partial(view.in_brief, self._runs)
         self.list_rows(self.table, records, partial(view.cells, self._runs, baseline), caption)
         self.bars.figures = lambda: [record for record in records.values() if record["samples_per_s"] is not None]
         self.bars.show(partial(view.bar_lines, self._runs, baseline))

@@ -95,6 +95,12 @@ def cells(runs: dict[str, Run], baseline: str | None, key: str) -> Sequence[Cell
     )
 
 
+def in_brief(runs: dict[str, Run], key: str) -> str:
+    """Of a run without figures: when it began, which tells it from others of its name, and why it has none."""
+    run = runs[key]
+    return "" if run.speed is not None else f"{_started(run)} " * (run.started is not None) + clean(run.state)
+
+
 def records(runs: dict[str, Run], baseline: str | None) -> dict[str, dict[str, object]]:
     """The same for a file; what was not read is None."""
     base = runs.get(baseline) if baseline is not None else None

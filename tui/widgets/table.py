@@ -63,6 +63,8 @@ class Table(RowsPanel[K]):
         super().__init__(title, number, empty=empty, id=id)
         self.columns = tuple(columns)
         self._cells: Callable[[K], Sequence[Cell]] = lambda key: ()
+        self.in_brief: Callable[[K], str] = lambda key: ""
+        """What a narrow table says of a row in place of all cells but the first; empty where these tell more."""
         self._row_cache: dict[K, tuple[object, Strip]] = {}
 
     def show(self, keys: Sequence[K], cells: Callable[[K], Sequence[Cell]], caption: Sequence[Cell] = ()) -> None:
@@ -104,7 +106,8 @@ class Table(RowsPanel[K]):
         cells = tuple(self._cells(key))
         selected = key == self.model.selected
         bold = selected and self.has_focus
-        stamp = (cells, selected, bold, width, self.palette)
+        brief = self.in_brief(key) if width < NARROW else ""
+        stamp = (cells, brief, selected, bold, width, self.palette)
         cached = self._row_cache.get(key)
         if cached is not None and cached[0] == stamp:
             return cached[1]
@@ -117,6 +120,9 @@ class Table(RowsPanel[K]):
             line.pad(line.width + bool(line.width), blank)
             fitted = fit_ends(text, room) if column.ends else fit(text, room, column.align)
             line.add(fitted, style(role, bold=bold, selected=selected))
+            if brief:
+                line.add(" ", blank).add(fit(brief, width - line.width), style("muted", selected=selected))
+                break
         strip = line.strip(width, blank)
         self._row_cache[key] = (stamp, strip)
         return strip
