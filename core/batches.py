@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from msgspec.structs import replace
+
 from distmon.core.columns import column_sums, compiled_fold, tuple_sums
 from distmon.core.events import AnyEvent, NodeStepsRecorded, NodeStepsSummed, StepsRecorded
 from distmon.core.step_table import COLUMNS, MOST_STEPS, known_columns
@@ -244,3 +246,15 @@ def single_events(event: AnyEvent) -> Iterator[StepsRecorded]:
                 epoch=event.epoch,
                 **columns,
             )
+
+
+def split_steps(event: AnyEvent, count: int) -> tuple[list[StepsRecorded], list[StepsRecorded]]:
+    """The first so many steps of each worker, and the rest of them; nothing of an event that does not have single steps."""
+    first, rest = list[StepsRecorded](), list[StepsRecorded]()
+    for one in single_events(event):
+        columns = {name: column for name in COLUMNS if (column := getattr(one, name)) is not None}
+        first.append(replace(one, **{name: column[:count] for name, column in columns.items()}))
+        if len(one.duration_ns) > count:
+            later = {name: column[count:] for name, column in columns.items()}
+            rest.append(replace(one, first_step=one.first_step + count, **later))
+    return first, rest

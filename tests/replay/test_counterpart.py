@@ -54,10 +54,21 @@ def test_it_is_where_the_other_is_forward_and_back(counterpart: Counterpart, loc
         if lock == "time":
             assert theirs.time_s == pytest.approx(ours.time_s, abs=1.01)
         elif lock == "step":
-            assert abs(theirs.step - ours.step) <= 4
+            assert theirs.step == min(ours.step, counterpart.whole.end.standing.step)
         else:
-            assert theirs.epoch == pytest.approx(ours.epoch, abs=4 / 60)
+            assert ours.epoch is not None and theirs.epoch is not None
+            assert min(ours.epoch, counterpart.whole.end.standing.epoch or 0.0) == pytest.approx(theirs.epoch)
     counterpart.close()
+
+
+def test_at_a_step_it_measures_the_same_however_it_came_there(counterpart: Counterpart) -> None:
+    ours = side(states(30.0)[0]).standing
+    played = at_once = counterpart.at("step", ours)
+    assert at_once is not None and played is not None
+    for step in (*range(ours.step - 9, ours.step), 5, *range(ours.step - 3, ours.step + 1)):
+        played = counterpart.at("step", replace(ours, step=step))
+        assert played is not None and played.standing.step == step
+    assert played.values == pytest.approx(at_once.values, rel=1e-3)
 
 
 def test_where_it_has_been_before_it_measures_the_same(counterpart: Counterpart) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from textual.pilot import Pilot
 
 from distmon.core.events import AnyEvent
 from distmon.core.measures import steps
+from distmon.core.side_by_side import Lock, Side, Standing
 from distmon.core.synthetic import Script, session
 from distmon.replay.recorder import Recorder
 from distmon.tui.app import DistmonApp
@@ -62,7 +64,8 @@ async def test_measures_differences_and_the_reason_are_shown_by_step_time_and_ep
         assert "B is 11% slower: +8." in shown and "rank 3 late in its input" in shown
         row = next(row for row in text_grid(app) if " throughput " in row)
         assert "worse" in row and "/s" in row and "-1" in row
-        assert "step 368" in shown and "locked by step" in shown and "samples/s by step" in shown
+        assert sum("step 368 " in row for row in text_grid(app)[4:]) == 2
+        assert "locked by step" in shown and "samples/s by step" in shown
         for lock in ("time", "epoch"):
             await pilot.press("c")
             await read(app, pilot)
@@ -109,7 +112,9 @@ async def test_the_crosshair_of_the_two_is_that_of_all_charts(open_app: OpenApp,
         assert any("at 0:" in row for row in text_grid(app)), "by time it is at a time"
 
 
-async def test_b_follows_where_a_goes(open_app: OpenApp, text_grid: Grid, other: Path) -> None:
+async def test_b_follows_where_a_goes(
+    open_app: OpenApp, text_grid: Grid, other: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     waiting = [event for event in session(SCRIPT) if event.at > SCRIPT.start + 40]
     async with open_app(OURS, size=(100, 50)) as (app, pilot, events):
         app.cockpit.go("against", other)
@@ -120,7 +125,24 @@ async def test_b_follows_where_a_goes(open_app: OpenApp, text_grid: Grid, other:
         events.waiting += [event for event in waiting if event.at <= SCRIPT.start + 55]
         app.frame()
         await read(app, pilot)
-        assert page._b.standing.step == pytest.approx(before + 150, abs=12)
+        assert page._b.standing.step == steps(app.state) > before + 100
+        shown, held = f"step {steps(app.state):,} ", threading.Event()
+        at = page._other.at if page._other is not None else None
+        assert at is not None and page._other is not None
+
+        def slowly(lock: Lock, of: Standing) -> Side | None:
+            held.wait(60)
+            return at(lock, of)
+
+        monkeypatch.setattr(page._other, "at", slowly)
+        events.waiting += [event for event in waiting if event.at > SCRIPT.start + 55]
+        app.frame()
+        await pilot.pause()
+        assert page._busy and steps(app.state) != page._b.standing.step
+        assert "\n".join(text_grid(app)).count(shown) == 2, "the two that belong together, until B is there"
+        held.set()
+        await read(app, pilot)
+        assert page._b.standing.step == steps(app.state)
 
 
 async def test_the_narrowest_screen_has_a_and_the_difference(open_app: OpenApp, text_grid: Grid, other: Path) -> None:

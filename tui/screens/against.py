@@ -49,6 +49,8 @@ class AgainstPage(Page):
         self._path: Path | None = None
         self._other: Counterpart | None = None
         self._b: Side | None = None
+        self._a_of_b: Side | None = None
+        """What A was when B was asked for its moment: until B is at the next one, the two that belong together are shown."""
         self._trouble = ""
         self._asked: Wanted | None = None
         """The moment that B was last moved to, or is on its way to."""
@@ -100,8 +102,9 @@ class AgainstPage(Page):
         if end is not None and is_past(self.locked_by, a.standing, end.standing):
             why = view.end_words(self.locked_by, a.standing, end, ended)
             return view.Pair(self.locked_by, a, None, name, self._path.name, why, end, ended)
-        self._follow(a.standing)
-        return view.Pair(self.locked_by, a, self._b, name, self._path.name, self._trouble, end, ended)
+        self._follow(a)
+        shown = self._a_of_b if self._busy and self._b is not None and self._a_of_b is not None else a
+        return view.Pair(self.locked_by, shown, self._b, name, self._path.name, self._trouble, end, ended)
 
     def _own_speed(self, facts: Facts) -> SteadySpeed | None:
         if (stamp := speed_stamp(facts.state)) != self._speed[0]:  # the speed itself walks over all steps
@@ -122,11 +125,11 @@ class AgainstPage(Page):
 
     # --- B --------------------------------------------------------------------------------------------------------
 
-    def _follow(self, of: Standing) -> None:
-        wanted = (self.locked_by, of)
+    def _follow(self, a: Side) -> None:
+        wanted = (self.locked_by, a.standing)
         if self._other is not None and not self._busy and wanted != self._asked:
             self._busy, self._asked = True, wanted
-            self._move(self._other, wanted)
+            self._move(self._other, wanted, a)
 
     @work(thread=True)
     def _read(self, path: Path) -> None:
@@ -150,20 +153,20 @@ class AgainstPage(Page):
         self.redraw()
 
     @work(thread=True)
-    def _move(self, other: Counterpart, wanted: Wanted) -> None:
+    def _move(self, other: Counterpart, wanted: Wanted, a: Side) -> None:
         lock, of = wanted
         try:
             found, trouble = other.at(lock, of), ""
         except DistmonError as error:
             found, trouble = None, str(error)
         if not get_current_worker().is_cancelled:
-            self.app.call_from_thread(self._moved, other, wanted, found, trouble)
+            self.app.call_from_thread(self._moved, other, wanted, a, found, trouble)
 
-    def _moved(self, other: Counterpart, wanted: Wanted, found: Side | None, trouble: str) -> None:
+    def _moved(self, other: Counterpart, wanted: Wanted, a: Side, found: Side | None, trouble: str) -> None:
         self._busy = False
         if other is self._other:
             if wanted[0] == self.locked_by:
-                self._b, self._trouble = found, trouble or ("" if found is not None else view.NO_EPOCHS)
+                self._a_of_b, self._b, self._trouble = a, found, trouble or ("" if found is not None else view.NO_EPOCHS)
         else:
             other.close()
         self.redraw()
