@@ -92,7 +92,7 @@ def run_values(state: SessionState) -> dict[str, Interval | float]:
         found["warm-up"] = warmup(generation).duration_s
         width, cut = generation.series.width, steps_set_aside(generation) // generation.series.width
         durations, counts = (column[cut:] for column in step_series(generation))
-        found |= _steps(durations, counts if generation.series.sampled else None, width)
+        found |= _steps(durations, counts if generation.sampled else None, width)
     split = step_split(generation)
     if split is not None:
         found["steady step"] = split.step_s

@@ -347,8 +347,10 @@ def _amounts(totals: Totals) -> tuple[float, ...]:
     """What goes into each column of the history, in their order."""
     a, b, c, d = totals.phase_ns
     whole = totals.duration_ns
+    # Those of steps whose own are not known are taken to be as the others.
+    samples = totals.samples * totals.steps / (totals.sampled_steps or 1)
     rest = whole - a - b - c - d
-    return (totals.samples, totals.steps, a / 1e9, b / 1e9, c / 1e9, d / 1e9, rest / 1e9, whole / 1e9)
+    return (samples, totals.steps, a / 1e9, b / 1e9, c / 1e9, d / 1e9, rest / 1e9, whole / 1e9)
 
 
 def _span_recorded(state: SessionState, event: ev.SpanRecorded) -> None:

@@ -15,7 +15,7 @@ from distmon.core.once import once
 from distmon.core.quantiles import quantile
 from distmon.core.reach import unheard
 from distmon.core.state import LOST_S, NodeState, SessionState
-from distmon.core.steps import EXACT_PREFIX, Generation, RankSteps, Totals
+from distmon.core.steps import EXACT_PREFIX, NEARLY_ALL_SAMPLED, Generation, RankSteps, Totals
 from distmon.core.warmup import MIN_STEPS, Warmup, find_warmup, of_merged
 
 ROLLING_S = 30.0
@@ -154,7 +154,7 @@ def throughput(generation: Generation | None) -> Throughput:
     """
     if generation is None:
         return Throughput(reason="no steps yet")
-    if not generation.series.sampled:
+    if not generation.sampled:
         return Throughput(reason="the number of samples in a batch was not seen")
     if warmup(generation).shape == "too_few_steps":
         return Throughput(reason=why_no_warmup(generation))
@@ -239,7 +239,7 @@ def rolling_steps_per_s(state: SessionState, window_s: float = ROLLING_S) -> flo
 def _rolling(state: SessionState, window_s: float, *, samples: bool) -> float | None:
     history = state.history
     generation = current_generation(state)
-    if history is None or generation is None or (samples and not generation.series.sampled):
+    if history is None or generation is None or (samples and not generation.sampled):
         return None
     end = _rolling_end(state, generation)
     starts = [g.first_start for gen in state.generations.values() for g in gen.ranks.values() if g.first_start is not None]
@@ -263,21 +263,21 @@ def _rolling_end(state: SessionState, generation: Generation) -> float:
 
 
 def session_mean_throughput(state: SessionState) -> float | None:
-    """All samples over the time from the first step's start to the last step's end."""
+    """All samples over the time from the first step's start to the last step's end; steps as in `_trained`."""
     steps = [r for g in state.generations.values() for r in g.ranks.values()]
-    if not steps or any(not g.series.sampled for g in state.generations.values()):
+    if not steps or any(not g.sampled for g in state.generations.values()):
         return None
     starts = [r.first_start for r in steps if r.first_start is not None]
     ends = [r.last_end for r in steps if r.last_end is not None]
     elapsed = max(ends) - min(starts)
-    return sum(r.sums[2] for r in steps) / elapsed if elapsed > 0 else None
+    return math.fsum(_trained(r.sums) for r in steps) / elapsed if elapsed > 0 else None
 
 
 def throughput_history(state: SessionState) -> list[tuple[float, float | None]]:
     """(time, samples per second) for the chart; the last, still filling bin is left out; None before the first step."""
     history = state.history
     generation = current_generation(state)
-    if history is None or generation is None or not generation.series.sampled:
+    if history is None or generation is None or not generation.sampled:
         return []
     end = min(r.last_end for r in generation.ranks.values() if r.last_end is not None)
     width = history.width_s
@@ -287,9 +287,9 @@ def throughput_history(state: SessionState) -> list[tuple[float, float | None]]:
 
 
 def samples(state: SessionState) -> int | None:
-    """All samples trained, over all ranks; None where the batches' sizes were not seen."""
+    """All samples trained, over all ranks, without those of the few steps whose own are not known; None where most are not."""
     found = [g for g in state.generations.values() if g.ranks]
-    if not found or any(not g.series.sampled for g in found):
+    if not found or any(not g.sampled for g in found):
         return None
     return sum(r.sums[2] for g in found for r in g.ranks.values())
 
@@ -427,8 +427,12 @@ def steady_split(state: SessionState, number: int) -> Split | None:
 
 
 def _rate(sums: Sums) -> float | None:
-    steps, duration_ns, samples, sampled, *_ = sums
-    return samples / duration_ns * 1e9 if duration_ns and sampled >= steps else None
+    return _trained(sums) / sums[1] * 1e9 if sums[1] and sums[3] >= NEARLY_ALL_SAMPLED * sums[0] else None
+
+
+def _trained(sums: Sums) -> float:
+    """Samples; steps whose own are not known are taken to be as the others."""
+    return sums[2] * sums[0] / sums[3] if sums[3] else 0.0
 
 
 def rank_status(state: SessionState, number: int) -> str:

@@ -11,7 +11,7 @@ from distmon.core.intervals import rate_interval
 from distmon.core.measures import Split, split, step_series, steps_set_aside, warmup, why_no_warmup
 from distmon.core.quantiles import Quantiles, median
 from distmon.core.state import SessionState
-from distmon.core.steps import RECENT_STEPS, Generation, RankSteps, Totals
+from distmon.core.steps import NEARLY_ALL_SAMPLED, RECENT_STEPS, Generation, RankSteps, Totals
 
 _SAME_SIZE = 0.95
 """With so many of the known batches of one size, that size stands for all of a rank."""
@@ -90,7 +90,7 @@ def _throughput(number: int, taken: list[Generation], skips: dict[int, int]) -> 
     if not taken:
         return RankThroughput(reason="it reported no step")
     totals = [g.ranks[number].totals for g in taken]
-    if any(total.sampled_steps < total.steps for total in totals):
+    if any(total.sampled_steps < NEARLY_ALL_SAMPLED * total.steps for total in totals):
         return RankThroughput(reason="the number of samples in a batch was not seen")
     samples = sum(total.samples for total in totals)
     told = [(g.ranks[number], skips[g.number]) for g in taken if warmup(g).shape != "too_few_steps"]
@@ -106,7 +106,8 @@ def _throughput(number: int, taken: list[Generation], skips: dict[int, int]) -> 
     else:
         usual = _median_rate(told)
         no_median = "" if usual is not None else "its batches differ in size, and single ones of so many steps are not kept"
-    return RankThroughput(samples, steady.samples / steady.duration_ns * 1e9, usual, no_median=no_median)
+    mean = steady.samples * steady.steps / (steady.sampled_steps or 1) / steady.duration_ns * 1e9
+    return RankThroughput(samples, mean, usual, no_median=no_median)
 
 
 def _median_rate(made: list[tuple[RankSteps, int]]) -> float | None:
@@ -117,11 +118,13 @@ def _median_rate(made: list[tuple[RankSteps, int]]) -> float | None:
     """
     kept = [(_kept_steps(rank), skip) for rank, skip in made]
     if all(len(steps) == rank.sums[0] for (steps, _), (rank, _) in zip(kept, made, strict=True)):
-        rates = (samples / ns * 1e9 for steps, skip in kept for step, (samples, ns) in steps.items() if step >= skip and ns)
-        return median(rates)
-    sizes = Counter(samples for steps, _ in kept for samples, _ in steps.values())
+        told = (one for steps, skip in kept for step, one in steps.items() if step >= skip)
+        return median(samples / ns * 1e9 for samples, ns in told if samples is not None and ns)
+    sizes = Counter(samples for steps, _ in kept for samples, _ in steps.values() if samples is not None)
+    if not sizes:
+        return None
     size, times = sizes.most_common(1)[0]
-    whole, steps = sum(rank.sums[2] for rank, _ in made), sum(rank.sums[0] for rank, _ in made)
+    whole, steps = sum(rank.sums[2] for rank, _ in made), sum(rank.sums[3] for rank, _ in made)
     if times < _SAME_SIZE * sizes.total() or not _SAME_SIZE * size * steps <= whole <= size * steps / _SAME_SIZE:
         return None
     durations = Quantiles()
@@ -134,14 +137,14 @@ def _median_rate(made: list[tuple[RankSteps, int]]) -> float | None:
     return size / usual * 1e9 if usual else None
 
 
-def _kept_steps(rank: RankSteps) -> dict[int, tuple[int, int]]:
+def _kept_steps(rank: RankSteps) -> dict[int, tuple[int | None, int]]:
     """Of the steps that are kept one by one, the first and the last: place since its first -> (samples, nanoseconds)."""
     batches: Iterable[Batch] = (*rank.first_batches, *rank.last_batches(RECENT_STEPS))
     first = rank.first_batches[0].first_step if rank.first_batches else 0
     return {
-        batch.first_step - first + place: (samples or 0, ns)
+        batch.first_step - first + place: (samples, ns)
         for batch in batches
-        for place, (samples, ns) in enumerate(zip(batch.column("samples") or [], batch.durations_ns, strict=True))
+        for place, (samples, ns) in enumerate(zip(batch.column("samples") or [None] * batch.steps, batch.durations_ns, strict=True))
     }
 
 
@@ -150,7 +153,7 @@ def throughput_interval(generation: Generation | None) -> tuple[float, float] | 
 
     It says how well this run's mean is known, not how much another run would differ. None with too few steps.
     """
-    if generation is None or not generation.series.sampled or warmup(generation).shape == "too_few_steps":
+    if generation is None or not generation.sampled or warmup(generation).shape == "too_few_steps":
         return None
     durations, samples = step_series(generation)
     cut, width = steps_set_aside(generation) // generation.series.width, generation.series.width

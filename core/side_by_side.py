@@ -144,7 +144,7 @@ def side_of(state: SessionState, rows: Sequence[RankRow], found: Sequence[Verdic
     }
     late = tuple((v.rank, v.phase) for v in found if v.kind == "straggler" and v.rank is not None and v.pattern != "transient")
     per_step = None
-    if generation is not None and generation.series.sampled and (counts := step_series(generation)[1]):
+    if generation is not None and generation.sampled and (counts := step_series(generation)[1]):
         per_step = math.fsum(counts) / len(counts) / generation.series.width
     return Side(
         standing(state),
@@ -354,7 +354,7 @@ def _mean_point(points: Sequence[tuple[float, float | None]]) -> tuple[float, fl
 
 def _by_step(state: SessionState) -> list[tuple[float, float | None]]:
     generation = current_generation(state)
-    if generation is None or not generation.series.sampled:
+    if generation is None or not generation.sampled:
         return []
     durations, counts = step_series(generation)
     width = generation.series.width

@@ -23,6 +23,8 @@ EXACT_PREFIX = 512
 RECENT_STEPS = 256
 MAX_SERIES = 65_536
 MAX_BINS = 3_600
+NEARLY_ALL_SAMPLED = 0.95
+"""Of a rank's steps: where the samples of fewer are known, it is not told how many were trained, nor how fast."""
 _APART = 1_024
 """Ranks put their step times into bins up to so many steps apart: all at once would hold up a viewer for seconds."""
 
@@ -231,8 +233,6 @@ class JobSeries:
     samples: Int64s = field(default_factory=lambda: array("q"))
     duration_ns: Int64s = field(default_factory=lambda: array("q"))
     reports: Int64s = field(default_factory=lambda: array("q"))
-    sampled: bool = True
-    """False once a step came without its number of samples."""
     singles: StepBins | None = None
 
     def add(self, batches: list[Batch], *, aligned: bool = False) -> None:
@@ -247,10 +247,19 @@ class JobSeries:
                 self._add(first, row_sums(rows, 0, count), row_sums(rows, 5 * count, count), len(rows))
             return
         for batch in batches:
-            if batch.sums[3] < batch.steps:
-                self.sampled = False
-            counts = [samples or 0 for samples in batch.column("samples") or [0] * batch.steps]
-            self._add(batch.first_step, batch.durations_ns, counts, 1)
+            self._add(batch.first_step, batch.durations_ns, self._samples_of(batch), 1)
+
+    def _samples_of(self, batch: Batch) -> Sequence[int]:
+        """Those that are not known are taken to be as the others of the batch, or of the last steps, so that rates are of all."""
+        told = batch.column("samples")
+        if told is None:
+            return [0] * batch.steps
+        known = [samples for samples in told if samples is not None]
+        if len(known) == batch.steps:
+            return known
+        before = self.samples[-1] / self.reports[-1] if self.reports and self.reports[-1] else 0.0
+        usual = round(sum(known) / len(known) if known else before)
+        return [usual if samples is None else samples for samples in told]
 
     def _add(self, first: int, durations: Sequence[int], counts: Sequence[int], reports: int) -> None:
         self._make_room(first + len(durations) - 1)
@@ -357,6 +366,11 @@ class Generation:
     arrivals: Arrivals = field(default_factory=Arrivals)
     told: int = 0
     """Batches that it has taken in."""
+
+    @property
+    def sampled(self) -> bool:
+        """Whether the samples of nearly all steps of each rank are known."""
+        return all(rank.sums[3] >= NEARLY_ALL_SAMPLED * rank.sums[0] for rank in self.ranks.values())
 
     def all_new(self, told: list[tuple[int, str, Batch]]) -> bool:
         """Whether none of the steps is there already."""

@@ -103,7 +103,7 @@ def _merged(values: Sequence[float], merged: int) -> list[float]:
 def _rate(state: SessionState, begun: float) -> Points:
     """Samples per second; the first and the last bin, which the job filled in part, are left out where there are others."""
     generations = [g for g in state.generations.values() if g.ranks]
-    if state.history is None or any(not g.series.sampled for g in generations):
+    if state.history is None or any(not g.sampled for g in generations):
         return []
     merged, width, origin = _bins(state)
     values = _merged(state.history.column("samples"), merged)

@@ -343,6 +343,18 @@ def _summed_steps(state: SessionState) -> list[str]:
     ]
 
 
+def _unknown_samples(state: SessionState) -> list[str]:
+    """That the samples of single steps are not known, where those of nearly all are."""
+    ranks = [rank for generation in state.generations.values() for rank in generation.ranks.values()]
+    steps, unknown = sum(rank.sums[0] for rank in ranks), sum(rank.sums[0] - rank.sums[3] for rank in ranks)
+    if not unknown or measures.samples(state) is None:
+        return []
+    return [
+        f"the samples of {unknown:,} of {steps:,} steps of single ranks are not known: the number of samples is without them, "
+        "and speeds take these steps to be as the others"
+    ]
+
+
 def _waited(state: SessionState) -> list[str]:
     """That steps hold the wait for a rank that evaluates or saves alone, where that is more than how evenly all do."""
     generation = measures.current_generation(state)
@@ -485,5 +497,5 @@ def _unnamed(state: SessionState) -> list[str]:
     ]
 
 
-_NOTES = (_import_warnings, _lost_output, _silent_nodes, _summed_steps, _waited, _unnamed)
+_NOTES = (_import_warnings, _lost_output, _silent_nodes, _summed_steps, _unknown_samples, _waited, _unnamed)
 """What may have to be said before any figure."""

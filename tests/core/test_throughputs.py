@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from distmon.core import events as ev
-from distmon.core import step_sums
+from distmon.core import measures, step_sums
 from distmon.core.epoch_throughput import EpochThroughput, epoch_throughputs
 from distmon.core.fold import apply
 from distmon.core.overall import RankThroughput, rank_overalls
@@ -21,7 +21,7 @@ from distmon.replay.report.summarise import summarise
 
 def steps(
     durations_s: Sequence[float],
-    samples: Sequence[int] | None,
+    samples: Sequence[int | None] | None,
     *,
     rank: int = 0,
     generation: int = 0,
@@ -97,6 +97,27 @@ def test_what_is_not_known_of_a_rank_is_told_with_its_reason() -> None:
     assert few.samples == 40 and few.mean is None and few.reason.startswith("not enough steps")
     state = folded(steps([0.1] * 40, None), steps([0.1] * 40, None, rank=1))
     assert summarise(state).reasons["ranks.0+1.mean_samples_per_s"] == "the number of samples in a batch was not seen"
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_step_whose_samples_are_not_known_takes_nothing_from_the_others(alone: bool) -> None:
+    """In a batch with others, or in one of its own."""
+    reason = "probe.step(samples='x') is no number of samples"
+    told: list[int | None] = [8] * 20 + [None] + [8] * 39
+    batches = [steps([0.1] * 20, told[:20]), steps([0.1], [None], first=20, begun=1_002.0)]
+    batches.append(steps([0.1] * 39, told[21:], first=21, begun=1_002.1))
+    unseen = ev.PhaseUnseen(at=1_003.0, worker="w0-0", rank=0, field="samples", reason=reason)
+    state = folded(*(batches if alone else [steps([0.1] * 60, told)]), unseen)
+    assert measures.samples(state) == 59 * 8
+    found = measures.throughput(measures.current_generation(state))
+    assert (found.mean, found.median, found.p5) == pytest.approx((80.0, 80.0, 80.0))
+    (rank,) = rank_overalls(state)
+    assert rank.throughput.samples == 59 * 8 and (rank.throughput.mean, rank.throughput.median) == pytest.approx((80.0, 80.0))
+    assert measures.session_mean_throughput(state) == pytest.approx(80.0)
+    report = summarise(state)
+    assert report.reasons["ranks.0.samples"] == f"not seen in 1 of 60 steps: {reason}"
+    assert any(note.startswith("the samples of 1 of 60 steps of single ranks are not known") for note in report.notes)
+    assert measures.samples(folded(steps([0.1] * 60, [8, None] * 30))) is None
 
 
 def test_steps_that_came_as_sums_have_a_mean_and_no_median() -> None:
