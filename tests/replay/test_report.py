@@ -578,7 +578,7 @@ def test_repeated_runs_show_a_difference_size_by_size() -> None:
 @pytest.fixture
 def recordings(tmp_path: Path) -> tuple[str, str]:
     paths = []
-    for name, script in (("a.jsonl.zst", Script(seconds=20)), ("b.jsonl", Script(seconds=20, slow_rank=0, delay_s=0.02))):
+    for name, script in (("a.jsonl.zst", Script(seconds=20)), ("b.jsonl", Script(seconds=20, seed=1, slow_rank=0, delay_s=0.02))):
         with Recorder(tmp_path / name) as recorder:
             for event in session(script):
                 recorder.write(event)
@@ -599,6 +599,16 @@ def test_the_verbs_print_each_form(recordings: tuple[str, str], capsys: pytest.C
     assert json.loads(capsys.readouterr().out)["measures"][0]["ratio"] == pytest.approx(0.83, rel=0.03)
     assert main(["compare", *recordings]) == 0
     assert "OTHER AGAINST BASE" in capsys.readouterr().out
+
+
+def test_a_session_against_itself_is_said_to_be_that(recordings: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    """By its path, and as a copy of another name."""
+    copy = Path(recordings[1]).with_name("copy.jsonl")
+    copy.write_bytes(Path(recordings[1]).read_bytes())
+    for other in (recordings[1], str(copy)):
+        assert main(["compare", recordings[1], other]) == 1
+        said = capsys.readouterr()
+        assert said.out == "" and said.err.count("\n") == 1 and "are the same session, synthetic-1: there is nothing" in said.err
 
 
 @pytest.mark.parametrize("form", [[], ["--json"], ["--markdown"]])

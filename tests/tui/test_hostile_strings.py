@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from distmon.replay.recorder import Recorder
 from distmon.tui.cli.main import main
@@ -27,10 +28,11 @@ FILE = "ev\x1b[2Jil[red]\u202e.jsonl"
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The session under a harmless name, and in the folder of recordings under one that is not."""
-    with Recorder(tmp_path / "good.jsonl") as recorder:
-        for event in EVENTS:
-            recorder.write(event)
+    """The session under a harmless name, one like it with another id, and in the folder of recordings under one that is not."""
+    for name, first in (("good.jsonl", EVENTS[0]), ("other.jsonl", structs.replace(EVENTS[0], session_id=BAD + "2"))):
+        with Recorder(tmp_path / name) as recorder:
+            for event in (first, *EVENTS[1:]):
+                recorder.write(event)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     sessions = tmp_path / "distmon" / "sessions"
@@ -78,8 +80,9 @@ WORDS = [
     *(["report", name, *form] for name in ("FILE", "good.jsonl") for form in ([], ["--markdown"], ["--json"])),
     ["report", "good.jsonl", "FILE"],
     ["report", "FILE", "--html", "x\x1b.html"],
+    ["compare", "FILE", "other.jsonl"],
+    ["compare", "FILE", "other.jsonl", "--json"],
     ["compare", "FILE", "good.jsonl"],
-    ["compare", "FILE", "good.jsonl", "--json"],
     ["audit", "FILE"],
     ["timeline", "FILE"],
     ["import", "tegrastats", "FILE", "-o", "new.jsonl"],

@@ -32,7 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    found = compare(runs_of(arguments.base), runs_of(arguments.other))
+    base, other = runs_of(arguments.base), runs_of(arguments.other)
+    _check_apart(base, other)
+    found = compare(base, other)
     if arguments.json:
         write_json(found)
     else:
@@ -47,6 +49,14 @@ def runs_of(argument: str) -> list[Compared]:
     if resolve(argument, demo=False).is_dir() and not any(one.ended_well for one in runs):
         raise DistmonError(f"{argument} holds no run that came to a good end")
     return runs
+
+
+def _check_apart(base: list[Compared], other: list[Compared]) -> None:
+    """Raises DistmonError where both sides are the same sessions, whatever their files are called."""
+    ours, theirs = ({one.session.session_id for one in side} for side in (base, other))
+    if ours == theirs and "" not in ours:
+        what = f"the same session, {ours.pop()}" if len(ours) == 1 else f"the same {len(ours)} sessions"
+        raise DistmonError(f"base and other are {what}: there is nothing to compare; name another run")
 
 
 def _load(path: Path) -> Compared:
