@@ -83,7 +83,7 @@ def communication(state: SessionState) -> Communication | None:
 
 def explanation(found: Communication) -> str:
     """Why this model scales as it does, with the numbers of the run, in a sentence or two."""
-    size = "" if found.bytes_per_step is None else f" reduces {found.bytes_per_step / 1e6:.1f} MB of gradients"
+    size = "" if found.bytes_per_step is None else f" reduces {size_words(found.bytes_per_step)} of gradients"
     computes = "" if found.compute_s is None else f" computes for {found.compute_s * 1e3:.1f} ms"
     did = " and".join(part for part in (computes, size) if part) or f" takes {found.step_s * 1e3:.1f} ms"
     reduced = "allreduce" if found.bytes_per_step is None else "that"
@@ -91,6 +91,14 @@ def explanation(found: Communication) -> str:
     if found.waiting_s is not None and found.transfer_s is not None:
         waits += f": {found.waiting_s * 1e3:.1f} ms for the last rank, {found.transfer_s * 1e3:.1f} ms for the transfer"
     return f"A step{did}; {waits}. {_why(found)}"
+
+
+def size_words(size: int) -> str:
+    """In the decimal unit that suits it: a small model's gradients are no 0.00 MB."""
+    for scale, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if size >= scale:
+            return f"{size / scale:,.1f} {name}"
+    return f"{size} bytes"
 
 
 def _why(found: Communication) -> str:

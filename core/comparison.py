@@ -157,11 +157,13 @@ def _chance(found: Interval) -> float:
 
 
 def shown_difference(found: Interval) -> float | None:
-    """The true difference, as a share, that is called one in four of five comparisons like this; None without an interval.
+    """The true difference, as a share, that is called one in four of five comparisons like this.
+
+    None without an interval, and with fewer than MIN_RUNS runs of a side, of which none is ever called one.
 
     Of the first measure, whose interval leaves it out where it lies beyond both the half-width and what chance adds to that.
     """
-    if not found.known or found.low >= found.high:
+    if not found.known or found.low >= found.high or not _between_runs(found):
         return None
     half = math.log(max(found.estimate / found.low, found.high / found.estimate)) * _MARGIN
     t = student(found.degrees)
@@ -172,6 +174,10 @@ def _verdict(found: Interval, different: bool) -> Verdict:
     """Runs that were not repeated tell at most that even they show no difference."""
     if found.known and not different:
         return "no difference shown"
-    if not found.known or found.basis != "between runs" or found.runs < MIN_RUNS:
+    if not found.known or not _between_runs(found):
         return "not told"
     return "higher" if found.estimate > 1 else "lower"
+
+
+def _between_runs(found: Interval) -> bool:
+    return found.basis == "between runs" and found.runs >= MIN_RUNS

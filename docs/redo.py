@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from distmon.core.communication import size_words
 from distmon.core.errors import DistmonError
 from distmon.core.events import NodeSampled
 from distmon.core.quantiles import median
@@ -179,7 +180,7 @@ def _steps(folders: dict[str, Path]) -> str:
             assert found is not None
             ratio = f"{found.compute_to_communication:.1f} : 1" if found.compute_to_communication else DASH
             times = (found.step_s, found.compute_s, found.exposed_s, found.waiting_s, found.transfer_s)
-            size = DASH if found.bytes_per_step is None else f"{found.bytes_per_step / 1e6:.1f} MB"
+            size = DASH if found.bytes_per_step is None else size_words(found.bytes_per_step)
             rows.append([f"{name} {one.name}", *map(seconds, times), ratio, size])
         if of_two and (last := of_two[-1].session.communication) is not None:
             said.append(f"{name}: {last.text}")

@@ -85,7 +85,10 @@ class Size(Struct, kw_only=True):
     verdict: Verdict | None
     """Of the first measure."""
     shown_percent: float | None
-    """A true difference of the first measure by so much would be called one in four of five comparisons like this."""
+    """A true difference of the first measure by so much would be called one in four of five comparisons like this.
+
+    None with fewer than three runs of a side, which never tell a difference.
+    """
     other_work: str
     """How the work of the sides differs; empty where it does not, as far as they tell."""
     measures: list[Measure]
@@ -322,8 +325,9 @@ def said(size: Size) -> str:
     low, high = first.ratio_ci95
     change = f"{first.name} of other is {_change(first.ratio)} (95 %: {_percent(low)} to {_percent(high)})"
     if size.verdict == "no difference shown":
-        power = f"one of about {size.shown_percent:.1f} % would be shown in four of five cases"
-        return f"no difference shown: {change}; {power}"
+        if size.shown_percent is None:
+            return f"no difference shown within these runs: {change}"
+        return f"no difference shown: {change}; one of about {size.shown_percent:.1f} % would be shown in four of five cases"
     runs = f"{size.base_runs} and {size.other_runs} runs"
     if size.verdict == "not told":
         return f"these runs differ, whether others would is not told: {change}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from distmon.core.communication import size_words
 from distmon.core.death import death
 from distmon.core.finding import CALM
 from distmon.replay.report import model
@@ -18,6 +19,8 @@ PHASE_NAMES = {
 }
 
 _LEAST_TOLD_S = 0.0005
+_LEAST_PERCENT = 0.1
+"""Of the time: less is told as that, as what was seen at one look alone."""
 _DETAILED_NODES = 4
 """With more nodes than this their rails, cores and zones are in the JSON alone."""
 _CORES_IN_A_ROW = 8
@@ -256,7 +259,7 @@ def _communication(session: model.Session) -> list[tuple[str, str]]:
     if found.waiting_s is not None:
         facts.append(("of it", f"{seconds(found.waiting_s)} for the last rank, {seconds(found.transfer_s)} transfer"))
     if found.bytes_per_step is not None:
-        facts.append(("reduced", f"{found.bytes_per_step / 1e6:,.2f} MB a step in {number(found.tensors)} tensors"))
+        facts.append(("reduced", f"{size_words(found.bytes_per_step)} a step in {number(found.tensors)} tensors"))
     if found.algorithm_bytes_per_s is not None and found.bus_bytes_per_s is not None:
         rates = (f"{number(rate / 1e6)} MB/s" for rate in (found.algorithm_bytes_per_s, found.bus_bytes_per_s))
         facts.append(("bandwidth", "at most: algorithm {}, bus {}; what is sent behind compute takes time unseen".format(*rates)))
@@ -493,7 +496,8 @@ def _held(found: model.Verdict) -> str:
     if found.held_percent is None:
         return ""
     end = "the end" if found.at_end else f"{seconds(found.held_to_s)}, not at the end"
-    return f"held {number(found.held_percent, 2)} % of the time, between {seconds(found.held_from_s)} and {end}: "
+    percent = number(found.held_percent, 2) if found.held_percent >= _LEAST_PERCENT else f"less than {_LEAST_PERCENT}"
+    return f"held {percent} % of the time, between {seconds(found.held_from_s)} and {end}: "
 
 
 def _failure(session: model.Session) -> list[str]:

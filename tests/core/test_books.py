@@ -9,7 +9,7 @@ import pytest
 
 from distmon.core import events as ev
 from distmon.core.books import books
-from distmon.core.communication import communication, explanation
+from distmon.core.communication import communication, explanation, size_words
 from distmon.core.fold import apply
 from distmon.core.measures import current_generation, rolling_throughput, steps_set_aside, warmup
 from distmon.core.state import SessionState
@@ -89,6 +89,13 @@ def test_what_communication_means_is_not_said_of_a_few_steps(seconds: int, ends:
         apply(state, event)
     found = communication(state)
     assert found is not None and found.exposed_share > 0.3 and explanation(found).endswith(ends)
+
+
+@pytest.mark.parametrize(
+    ("size", "said"), [(920, "920 bytes"), (4_200, "4.2 kB"), (8_940_000, "8.9 MB"), (3_200_000_000, "3.2 GB"), (0, "0 bytes")]
+)
+def test_gradients_of_any_size_have_the_unit_that_suits_them(size: int, said: str) -> None:
+    assert size_words(size) == said
 
 
 def test_one_rank_has_no_communication() -> None:

@@ -149,3 +149,9 @@ def test_the_difference_that_is_called_shown_in_four_of_five_is(runs: int) -> No
 
 def test_no_difference_is_promised_where_there_is_no_interval() -> None:
     assert shown_difference(compare_runs([{"duration": 1.0}], [{"duration": 2.0}])[0].ratio) is None
+    steps = random.Random(5)
+    rates = [median_interval([steps.gauss(100.0, 5.0) for _ in range(300)]) for _ in range(2)]
+    runs: list[RunValues] = [{"throughput median": rate} for rate in rates if rate is not None]
+    (effect,) = compare_runs(runs[:1], runs[1:])
+    assert effect.ratio.known and effect.verdict in ("no difference shown", "not told")
+    assert shown_difference(effect.ratio) is None  # one run of each never tells a difference

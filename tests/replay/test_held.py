@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import pytest
+from msgspec import structs
 
 from distmon.core import events as ev
 from distmon.core.fold import apply
@@ -77,6 +78,14 @@ def test_every_form_of_the_report_tells_it_apart(hogged: tuple[SessionState, Fin
     for text in (to_text(told), to_markdown(told)):
         line = " ".join(text.split()).partition("cpu_oversubscribed")[2] or " ".join(text.split()).partition("oversubscribed")[2]
         assert line.startswith(": held 5") and ", not at the end: node-0 has more to run than cores" in line
+
+
+def test_what_was_seen_at_one_look_held_no_zero_percent_of_the_time(hogged: tuple[SessionState, FindingsHeld]) -> None:
+    report = summarise(hogged[0], held=hogged[1])
+    for percent, said in ((0.0, "less than 0.1"), (0.04, "less than 0.1"), (0.12, "0.12")):
+        report.verdicts = [structs.replace(found, held_percent=percent) for found in report.verdicts if found.held_s is not None]
+        text = " ".join(to_text(sections(report)).split())
+        assert f"held {said} % of the time, between" in text
 
 
 def test_what_holds_to_the_end_says_since_when() -> None:

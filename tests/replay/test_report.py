@@ -431,8 +431,9 @@ def test_a_comparison_gives_ratios_and_says_how_far_it_goes() -> None:
     text = to_text(sections_of_comparison(found))
     assert "these runs differ, whether others would is not told: throughput median of other is 3" in text
     same = compare([fast], [fast])
+    assert same.sizes[0].shown_percent is None and "would be shown" not in to_text(sections_of_comparison(same))
     assert same.intervals_overlap is True and same.sizes[0].verdict == "no difference shown"
-    assert "no difference shown: throughput median of other is 0.0 % higher" in to_text(sections_of_comparison(same))
+    assert "no difference shown within these runs: throughput median of other is 0.0 % higher" in to_text(sections_of_comparison(same))
 
 
 def failed(name: str, code: int, reason: Literal["failed", "stopped"] = "failed", *, steps: bool = True) -> Compared:
