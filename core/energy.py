@@ -1,8 +1,10 @@
 """Energy of a session: joules with an error, what they cover, and what they come to per sample, useful sample and epoch.
 
 A counter of energy is preferred to watts times time. Watts are samples: between two that differ the change may have been at
-any moment, an error of the difference times the interval over the root of 12. A counter is off by what it has not counted yet
-at the ends. Where nothing was measured no energy is made up: the joules are of the measured seconds, which are told beside them.
+any moment, an error of the difference times the interval over the root of 12; where they go up and down from one to the next,
+power does so between them too, and each may be off by as much as they differ. As a sample stands for the time before it, what
+the power rose by in all counts half. Samples that are all alike tell nothing of what was between them, and no error is made up.
+A counter is off by what it has not counted yet at the ends. Where nothing was measured no energy is made up: the joules are of the measured seconds, which are told beside them.
 
 An epoch begins and ends within a reading, which is divided as if the power had not changed in it. Where it did so at that very
 moment, a counter's reading is off by the change times its length times f(1 - f), f being the share before; the watts of a
@@ -23,6 +25,7 @@ from distmon.core.state import NodeState, PowerSeries, SessionState
 COUNTER_PERIOD_S = 0.1
 """How often drivers bring their counter of energy up to date."""
 _SIGMAS = 1.96
+_TURNS = 5 / 6
 J_PER_WH = 3_600.0
 NEARLY_ALL = 0.95
 """Of the time: joules of less stand for no more samples than were trained meanwhile, and how many those are is not known."""
@@ -52,9 +55,14 @@ def add_power(series: PowerSeries, at: float, joules: float, interval_s: float, 
         if series.counted_s == 0:
             series.ends = 2 * watts * COUNTER_PERIOD_S
         series.counted_s += interval_s
+        series.last_change_j = 0.0
     elif series.last_w is not None:
-        variance = ((watts - series.last_w) * interval_s) ** 2 / 12
+        change_j = (watts - series.last_w) * interval_s
+        # By turns up and down, this adds up to half of the squares: the variance of samples that have nothing to do with another.
+        variance = change_j**2 / 12 + _TURNS * max(-change_j * series.last_change_j, 0.0)
         series.squares += variance
+        series.rise_j += change_j
+        series.last_change_j = change_j
     series.last_w = watts
     return variance
 
@@ -93,7 +101,7 @@ class Reading:
     name: str
     joules: float
     error_j: float | None
-    """Half of a 95 % interval; None of watts that were read once."""
+    """Half of a 95 % interval; None of watts that were read once, or were the same each time."""
     seconds: float
     """For which it was measured."""
     mean_w: float
@@ -110,8 +118,8 @@ class EpochEnergy:
 
     epoch: int
     joules: float
-    error_j: float
-    """Half of a 95 % interval."""
+    error_j: float | None
+    """Half of a 95 % interval; None of watts that were the same each time."""
     per_sample_j: float | None
 
 
@@ -239,8 +247,8 @@ def _by_epoch(
 
 def _measured(
     trail: EnergyTrail, epoch: Epoch, started: float, ended: float, due: list[tuple[float, float]], counted_share: float
-) -> tuple[float, float] | str:
-    """Joules with their error, or why there are none."""
+) -> tuple[float, float | None] | str:
+    """Joules with their error as in EpochEnergy, or why there are none."""
     before, until = _at(trail, started, epoch.spent_before), _at(trail, ended, epoch.spent_until)
     lasted = ended - started
     if before is None or until is None or abs(before.at - started) + abs(until.at - ended) > (1 - NEARLY_ALL) * lasted:
@@ -255,7 +263,7 @@ def _measured(
     error = _SIGMAS * math.sqrt(max(variance, 0.0))
     if lasted > 0:
         error = math.hypot(error, 2 * counted_share * joules / lasted * COUNTER_PERIOD_S)
-    return (joules, error) if error < joules else "between readings the power changes by too much for so short a time"
+    return (joules, error or None) if error < joules or not joules else "between readings the power changes by too much for so short a time"
 
 
 def _readings(node: NodeState) -> Iterable[Reading]:
@@ -269,11 +277,13 @@ def _readings(node: NodeState) -> Iterable[Reading]:
 
 
 def _reading(host: str, name: str, joules: float, seconds: float, series: PowerSeries, within: str) -> Reading:
+    rise_j = series.rise_j * series.readings / max(series.readings - 1, 1)  # before the first reading it went on as after
+    error = math.hypot(_SIGMAS * math.sqrt(series.squares), series.ends) + abs(rise_j) / 2
     return Reading(
         node=host,
         name=name,
         joules=joules,
-        error_j=math.hypot(_SIGMAS * math.sqrt(series.squares), series.ends) if series.counted_s or series.readings > 1 else None,
+        error_j=error if error or series.counted_s else None,
         seconds=seconds,
         mean_w=joules / seconds,
         peak_w=series.highest_w,

@@ -131,6 +131,10 @@ class PowerSeries:
     highest_w: float = 0.0
     squares: float = 0.0
     """Variance of the joules that were summed from watts: between two samples the power may have changed at any moment."""
+    rise_j: float = 0.0
+    """What the watts went up by from sample to sample, times their intervals."""
+    last_change_j: float = 0.0
+    """Of it, the last."""
     ends: float = 0.0
     """Joules by which a counter that counts now and then may be off at the ends of its stretches."""
 

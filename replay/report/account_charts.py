@@ -87,9 +87,9 @@ def _energy_by_epoch(session: model.Session) -> Chart | None:
         {
             "n": e.epoch + 1,
             "v": _number(e.energy_j),
-            "lo": _number(max(e.energy_j - e.error_j, 0.0)),
-            "hi": _number(e.energy_j + e.error_j),
-            "e": _number(e.error_j),
+            "lo": _number(max(e.energy_j - (e.error_j or 0.0), 0.0)),
+            "hi": _number(e.energy_j + (e.error_j or 0.0)),
+            "e": None if e.error_j is None else _number(e.error_j),
             "s": None if e.per_sample_j is None else _number(e.per_sample_j),
         }
         for e in epochs[:_EPOCHS_DRAWN]

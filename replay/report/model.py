@@ -321,7 +321,7 @@ class EnergyReading(Struct, kw_only=True):
 class EpochEnergy(Struct, kw_only=True):
     epoch: int
     energy_j: float
-    error_j: float
+    error_j: float | None
     per_sample_j: float | None
 
 

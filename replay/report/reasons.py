@@ -11,7 +11,7 @@ _NO_STEP = "no rank reported a step"
 _NO_SAMPLES = "the number of samples in a batch was not seen"
 _SUMS = "its steps came as sums of about a second, which hide how single steps differ"
 _NO_GRADIENTS = "no rank told how large its gradients are"
-_READ_ONCE = "watts that were read once do not tell how the power changed"
+_UNCHANGED = "watts that were read once, or were the same each time, do not tell how the power changed between"
 NO_POWER_MODE = "none was told: only Jetson boards have one"
 
 
@@ -144,12 +144,12 @@ def _of_energy(session: model.Session) -> Iterator[tuple[str, str]]:
     if found is None:
         yield "energy", "; ".join(_no_power(session)) or "no node was sampled"
         return
-    once = [reading for reading in found.readings if reading.error_j is None]
-    for name in dict.fromkeys(reading.name for reading in once):
-        yield f"energy.readings.{name}.error_j", _READ_ONCE
+    alike = [reading for reading in found.readings if reading.error_j is None]
+    for name in dict.fromkeys(reading.name for reading in alike):
+        yield f"energy.readings.{name}.error_j", _UNCHANGED
     if found.error_j is None:
-        first = f"of {once[0].name} on {once[0].host}" + f", and of {len(once) - 1} more" * (len(once) > 1)
-        yield "energy.error_j", f"{_READ_ONCE}: {first}"
+        first = f"of {alike[0].name} on {alike[0].host}" + f", and of {len(alike) - 1} more" * (len(alike) > 1)
+        yield "energy.error_j", f"{_UNCHANGED}: {first}"
     partly = session.reasons.get("energy.per_sample_j", samples)
     for key in ("per_sample_j", "per_useful_sample_j"):
         if getattr(found, key) is None:
@@ -158,6 +158,8 @@ def _of_energy(session: model.Session) -> Iterator[tuple[str, str]]:
         yield "energy.idle_percent", "no energy was used"
     if found.measured_percent is None:
         yield "energy.measured_percent", "the time that it is of is not known"
+    if unknown := [epoch.epoch for epoch in found.epochs if epoch.error_j is None]:
+        yield f"energy.epochs.{numbers(unknown)}.error_j", _UNCHANGED
     if unsampled := [epoch.epoch for epoch in found.epochs if epoch.per_sample_j is None]:
         yield f"energy.epochs.{numbers(unsampled)}.per_sample_j", samples
 

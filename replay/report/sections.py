@@ -295,15 +295,19 @@ def _energy(session: model.Session) -> list[tuple[str, str]]:
 
 def _with_error(found: model.Energy) -> str:
     if found.error_j is None:
-        return f"{number(found.energy_j, 5)} J (read once, so that its error is not known)"
+        return f"{number(found.energy_j, 5)} J (of watts that were read once, or were the same each time: how far it may be off is not known)"
     return f"{number(found.energy_j, 5)} ± {number(found.error_j, 2)} J"
+
+
+def _error(error_j: float | None) -> str:
+    return DASH if error_j is None else f"± {unit(error_j, 'J', 2)}"
 
 
 def _energy_table(session: model.Session) -> Table | None:
     epochs = session.energy.epochs if session.energy else []
     if not epochs:
         return None
-    rows = [[str(e.epoch + 1), unit(e.energy_j, "J"), f"± {unit(e.error_j, 'J', 2)}", unit(e.per_sample_j, "J")] for e in epochs]
+    rows = [[str(e.epoch + 1), unit(e.energy_j, "J"), _error(e.error_j), unit(e.per_sample_j, "J")] for e in epochs]
     brief = (*range(_MOST_ROWS - 2), len(rows) - 1) if len(rows) > _MOST_ROWS else None
     return Table(["epoch", "energy", "error", "per sample"], rows, brief=brief)
 

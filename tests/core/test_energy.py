@@ -328,7 +328,7 @@ def test_an_epoch_that_begins_within_a_reading_has_its_share_of_every_node(apart
     found = energy(folded(events, 23.0))
     assert found is not None
     assert [e.joules for e in found.epochs] == pytest.approx([7_600, 8_400], rel=0.001)
-    assert all(0 < e.error_j < 0.03 * e.joules for e in found.epochs)
+    assert all(e.error_j is not None and 0 < e.error_j < 0.03 * e.joules for e in found.epochs)
 
 
 def _counted(work: Callable[[float], float], at: float) -> ev.NodeSampled:
@@ -361,6 +361,7 @@ def test_the_error_of_an_epoch_holds_the_truth_where_power_changes_with_the_epoc
         assert found is not None
         for told_of in found.epochs:
             truth = (100 if told_of.epoch % 2 else 10) * (edges[told_of.epoch + 1] - edges[told_of.epoch])
+            assert told_of.error_j is not None
             hits += abs(told_of.joules - truth) <= told_of.error_j
             count += 1
     assert count >= 80 and hits >= 0.93 * count
@@ -381,7 +382,46 @@ def test_the_error_of_watts_that_were_read_once_is_not_known() -> None:
     once = of([sampled(1.0, 50.0)])
     assert (once.joules, once.error_j, once.readings[0].error_j) == (50, None, None)
     assert of([sampled(1.0, 50.0, 50.0)]).error_j == pytest.approx(2 * 50 * 0.1)  # a counter knows its joules
-    assert of([sampled(1.0, 50.0), sampled(2.0, 50.0)]).error_j == 0
+
+
+def test_a_gauge_that_says_the_same_each_time_does_not_know_its_error() -> None:
+    told = [*steps(0.0, [1.0 * k for k in range(1, 31)], 0), *(sampled(float(t), 50.0) for t in range(1, 31))]
+    found = energy(folded(told, 30.0))
+    assert found is not None
+    assert (found.error_j, found.readings[0].error_j, [(e.joules, e.error_j) for e in found.epochs]) == (None, None, [(1_500, None)])
+
+
+def busy_by_turns(source: random.Random) -> list[float]:
+    """By 20 ms: steps of about 100 ms, 150 W in the larger part of each and 60 W in the other."""
+    powers: list[float] = []
+    while len(powers) < 120 * 50:
+        powers += [150.0] * source.randint(2, 4) + [60.0] * source.randint(1, 3)
+    return powers
+
+
+def wandering(source: random.Random) -> list[float]:
+    """Around 100 W, with a memory of a fifth of a second."""
+    powers, watts = list[float](), 0.0
+    for _ in range(120 * 50):
+        watts = 0.9 * watts + source.gauss(0.0, 6.5)
+        powers.append(100.0 + watts)
+    return powers
+
+
+def rising(source: random.Random) -> list[float]:
+    return [50.0 + (0.02 + 0.001 * source.random()) * k for k in range(120 * 50)]
+
+
+@pytest.mark.parametrize("power", [busy_by_turns, wandering, rising])
+def test_the_error_of_sampled_watts_holds_what_the_power_did_between_them(power: Callable[[random.Random], list[float]]) -> None:
+    hits, widths = 0, 0.0
+    for seed in range(60):
+        powers = power(random.Random(seed))[: 120 * 50]
+        found = of([sampled(float(t), powers[50 * t - 1]) for t in range(1, 121)])
+        assert found.error_j is not None
+        hits += abs(found.joules - sum(powers) / 50) <= found.error_j
+        widths += found.error_j / found.joules
+    assert hits >= 55 and widths / 60 < 0.12
 
 
 def test_a_node_that_tells_late_has_its_energy_in_the_time_that_it_is_of() -> None:
