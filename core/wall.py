@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 
 from distmon.core.elastic import undone_of
 from distmon.core.measures import elapsed, steps_set_aside, warmup
@@ -63,6 +64,17 @@ def wall_split(state: SessionState) -> WallSplit | None:
     return WallSplit(launch, rendezvous, initialisation, *training, unexplained=duration - known)
 
 
+def restarts(state: SessionState) -> list[tuple[float, float]]:
+    """(from, to) of each time between the last step of a generation and the first of the next, in seconds since the epoch."""
+    return _between([g.ranks[min(g.ranks)] for _, g in sorted(state.generations.items()) if g.ranks])
+
+
+def _between(leads: list[RankSteps]) -> list[tuple[float, float]]:
+    """(last end, next start) of the lowest ranks of generations, one after another."""
+    ends = [(one.last_end, other.first_start) for one, other in pairwise(leads)]
+    return [(since, to) for since, to in ends if since is not None and to is not None]
+
+
 def broadcast_between_steps_s(state: SessionState, made: RankSteps) -> float:
     """Seconds in which a rank broadcast weights after its first step of a generation, and before its last one ended.
 
@@ -103,15 +115,12 @@ def _training(
     """(warmup, steady, evaluation, checkpoint, restart, redone, tail). Steps at the start that means leave out are warm-up."""
     if not leads:
         return (None, None, None, None, None, None, None)
-    warm = steady = restart = 0.0
-    last: float | None = None
+    warm = steady = 0.0
     for generation, lead in zip(generations, leads, strict=True):
         after = lead.steady(steps_set_aside(generation)).duration_ns / 1e9
         steady += after
         warm += lead.totals.duration_ns / 1e9 - after
-        if last is not None and lead.first_start is not None:
-            restart += lead.first_start - last
-        last = lead.last_end
+    restart, last = math.fsum(to - since for since, to in _between(leads)), leads[-1].last_end
     rank = state.ranks.get(leads[-1].rank)
     spans = rank.span_totals if rank else {}
     busy_until = max(last or 0.0, rank.last_span_end if rank else 0.0)

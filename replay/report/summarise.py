@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
+
+from msgspec import structs
 
 from distmon.core import measures
 from distmon.core.elastic import accounts
@@ -19,7 +22,7 @@ from distmon.core.steps import Generation
 from distmon.core.summary import summary
 from distmon.core.verdicts import cannot_tell, verdicts
 from distmon.core.waited import mean_waited_s, waited_share
-from distmon.core.wall import wall_split
+from distmon.core.wall import restarts, wall_split
 from distmon.core.warmup import METHOD
 from distmon.replay.report import model
 from distmon.replay.report.accounts import summarise_books, summarise_communication, summarise_energy
@@ -271,10 +274,22 @@ def _verdicts(state: SessionState, followed: FindingsHeld) -> list[model.Verdict
         for held in followed.lasting()
         if key_of(held.verdict) not in told and (held.verdict.kind, held.verdict.rank) not in transient
     ]
+    if any(found.kind == "restart_dominated" for found in last):
+        past = [_within_restarts(state, held) for held in past]
     return [
         *(_verdict(found, followed, followed.found.get(key_of(found)), at_end=found.pattern != "transient") for found in last),
         *(_verdict(held.verdict, followed, held, at_end=followed.to_the_end(held)) for held in past),
     ]
+
+
+def _within_restarts(state: SessionState, held: Held) -> Held:
+    """A standstill that is the time of restarts says so: else who adds up findings would count it twice."""
+    spans = [(_since(state, since), _since(state, to)) for since, to in restarts(state)]
+    begins, ends = (any(since <= at <= to for since, to in spans) for at in (held.from_s, held.to_s))
+    if held.verdict.kind != "stall" or not (begins and ends):
+        return held
+    told = "; this time is part of the restarts that restart_dominated tells of, and is not to be added to them"
+    return replace(held, verdict=structs.replace(held.verdict, evidence=held.verdict.evidence + told))
 
 
 def _verdict(found: Verdict, followed: FindingsHeld, held: Held | None, *, at_end: bool) -> model.Verdict:

@@ -88,6 +88,26 @@ def test_what_was_seen_at_one_look_held_no_zero_percent_of_the_time(hogged: tupl
         assert f"held {said} % of the time, between" in text
 
 
+def test_a_standstill_that_is_a_restart_is_not_told_as_time_of_its_own() -> None:
+    """Half a minute of training, half a minute until the next generation trains, and half a minute again."""
+    batches = list(steps_of_job(generation=0, begun=1_000.0)), list(steps_of_job(generation=1, begun=1_060.0))
+    waits = [ev.NodeSampled(at=1_030.0 + second, node="n", interval_s=1.0) for second in range(30)]
+    job = ev.JobStarted(at=999.0, job="j", command=["x"], np=1)
+    state, held = followed([job, *batches[0], *waits, *batches[1], ev.JobEnded(at=1_090.5, exit_code=0)])
+    found = {verdict.kind: verdict for verdict in summarise(state, held=held).verdicts}
+    assert "restart took 30.0 s" in found["restart_dominated"].text
+    assert found["stall"].evidence.endswith("part of the restarts that restart_dominated tells of, and is not to be added to them")
+
+
+def steps_of_job(generation: int, begun: float) -> Iterator[ev.AnyEvent]:
+    """Of one rank, ten a second for half a minute."""
+    for second in range(30):
+        yield ev.StepsRecorded(
+            at=begun + second + 1, node="n", worker=f"w{generation}", rank=0, generation=generation, first_step=10 * second,
+            origin=begun + second, start_ns=[10**8 * i for i in range(10)], duration_ns=[10**8] * 10, samples=[8] * 10,
+        )  # fmt: skip
+
+
 def test_what_holds_to_the_end_says_since_when() -> None:
     state, held = followed(ended(trial("memory", steps=400)))
     (found,) = [v for v in summarise(state, held=held).verdicts if v.kind == "memory_pressure"]
