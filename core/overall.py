@@ -140,11 +140,11 @@ def _median_rate(made: list[tuple[RankSteps, int]]) -> float | None:
 def _kept_steps(rank: RankSteps) -> dict[int, tuple[int | None, int]]:
     """Of the steps that are kept one by one, the first and the last: place since its first -> (samples, nanoseconds)."""
     batches: Iterable[Batch] = (*rank.first_batches, *rank.last_batches(RECENT_STEPS))
-    first = rank.first_batches[0].first_step if rank.first_batches else 0
+    first, unknown = rank.first_batches[0].first_step if rank.first_batches else 0, [None]
     return {
         batch.first_step - first + place: (samples, ns)
         for batch in batches
-        for place, (samples, ns) in enumerate(zip(batch.column("samples") or [None] * batch.steps, batch.durations_ns, strict=True))
+        for place, (samples, ns) in enumerate(zip(batch.column("samples") or unknown * batch.steps, batch.durations_ns, strict=True))
     }
 
 
