@@ -144,7 +144,9 @@ def _kept_steps(rank: RankSteps) -> dict[int, tuple[int | None, int]]:
     return {
         batch.first_step - first + place: (samples, ns)
         for batch in batches
-        for place, (samples, ns) in enumerate(zip(batch.column("samples") or unknown * batch.steps, batch.durations_ns, strict=True))
+        for place, (samples, ns) in enumerate(
+            zip(batch.column("samples") or unknown * batch.steps, batch.durations_ns, strict=True)
+        )
     }
 
 
