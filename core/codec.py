@@ -54,6 +54,8 @@ def _msgpack_decoder() -> msgspec.msgpack.Decoder[AnyEvent]:
 
 class _Tag(msgspec.Struct):
     kind: str
+    stream: str = ""
+    seq: int = 0
 
 
 _json_tag = msgspec.json.Decoder(_Tag)
@@ -68,9 +70,9 @@ class BadEvent(Exception):
 class UnknownKind(BadEvent):
     """An event of a kind that this version does not know; to be skipped and counted."""
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, stream: str = "", seq: int = 0) -> None:
         super().__init__(f"unknown kind of event {kind!r}")
-        self.kind = kind
+        self.kind, self.stream, self.seq = kind, stream, seq
 
 
 def encode_json(event: AnyEvent) -> bytes:
@@ -128,7 +130,7 @@ def _classify(
     tag_decoder: msgspec.json.Decoder[_Tag] | msgspec.msgpack.Decoder[_Tag], data: bytes | msgspec.Raw, error: Exception
 ) -> BadEvent:
     try:
-        kind = tag_decoder.decode(data).kind
+        tag = tag_decoder.decode(data)
     except _DECODE_ERRORS:
         return BadEvent(str(error))
-    return BadEvent(str(error)) if kind in KNOWN_KINDS else UnknownKind(kind)
+    return BadEvent(str(error)) if tag.kind in KNOWN_KINDS else UnknownKind(tag.kind, tag.stream, tag.seq)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -19,9 +19,11 @@ from distmon.core.errors import DistmonError
 from distmon.core.events import FORMAT_MAJOR, FORMAT_MINOR, AnyEvent, SessionStarted
 from distmon.core.state import SessionState
 from distmon.replay.lines import LINE_LIMIT, START, Damage, Position, near_the_end, read_lines
+from distmon.replay.missing import Missing
 
 LAST_LINES = 1_000
 """Among so many at the end of a recording its last event is looked for."""
+_NODES_NAMED = 8
 NOTED = 1_000
 """Lines that are named at most; further ones are counted."""
 
@@ -40,6 +42,8 @@ class Notes:
     """The file ends inside a line."""
     damage: list[Damage] = field(default_factory=list)
     newer_minor: int | None = None
+    missing: Missing = field(default_factory=Missing)
+    """Known of a reading from the beginning alone."""
     second_session: int | None = None
     """The line at which another session begins; reading ends there."""
 
@@ -68,6 +72,15 @@ class Notes:
             kinds = ", ".join(sorted({kind for _, kind in self.unknown}))
             numbers = _named([line for line, _ in self.unknown], self.unknown_count)
             said.append(f"skipped {_lines(self.unknown_count)} of unknown kind ({kinds}): {numbers}")
+        if lost := self.missing.lost.total():
+            whose = Counter[str]()
+            for stream, events in self.missing.lost.items():
+                whose[stream.partition("/")[0]] += events
+            told = ", ".join(f"{events:,} of {node}" for node, events in whose.most_common(_NODES_NAMED))
+            more = f" and {len(whose) - _NODES_NAMED} more nodes" if len(whose) > _NODES_NAMED else ""
+            damaged = "; those that hold no event are among them" if self.skipped_count else ""
+            are = "is" if lost == 1 else "are"
+            said.append(f"{_lines(lost)} {are} missing, as the numbers of the others tell: {told}{more}{damaged}")
         if self.second_session is not None:
             line = self.second_session
             said.append(f"another session begins at line {line}: it and what follows are left out; split the file there")
@@ -143,6 +156,8 @@ class SessionFile:
                     notes.second_session = where.line
                     return
                 begun = True
+            if position == START:
+                notes.missing.pass_event(event)
             yield Record(event, where, len(data) + 1)
 
     def events(self, notes: Notes, position: Position = START) -> Generator[AnyEvent, None, None]:

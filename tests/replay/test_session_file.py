@@ -14,6 +14,7 @@ from distmon.core import events as ev
 from distmon.core.codec import encode_json
 from distmon.core.errors import DistmonError
 from distmon.core.synthetic import Script, session
+from distmon.replay.build_index import build_index
 from distmon.replay.player import Player
 from distmon.replay.recorder import Recorder
 from distmon.replay.session_file import Notes, load_state, open_session
@@ -113,6 +114,36 @@ def test_a_damaged_compressed_part_costs_only_itself(tmp_path: Path) -> None:
     events, notes = read(path)
     assert events[:20] == EVENTS[:20] and events[-40:] == EVENTS[40:80]
     assert notes.damage and "damaged" in " ".join(notes.sentences())
+
+
+def numbered(lost: range = range(0), gap: bool = False, late: bool = False) -> list[ev.AnyEvent]:
+    """A minute of two streams of a node, without some events of one of them; `late`: what the viewer never had is before them."""
+    told: list[ev.AnyEvent] = [EVENTS[0]]
+    told.append(ev.NodeJoined(at=1.0, stream="n/b/node", seq=1, node="n", host="h"))
+    told.append(ev.ModelDescribed(at=1.5, stream="n/b/ranks", seq=1, worker="w", rank=0, parameters=1, tensors=1))
+    for number in range(2 + 500 * late, 62 + 500 * late):
+        if gap and number == lost.stop:
+            told.append(ev.GapFound(at=9.0, node="n", started=8.0, ended=9.0, lost_records=len(lost), cause="c"))
+        for stream in ("node", "ranks"):
+            if stream == "node" or number not in lost:
+                told.append(ev.NodeSampled(at=float(number), stream=f"n/b/{stream}", seq=number, node="n", interval_s=1.0))
+    return told
+
+
+def test_lines_that_were_taken_out_are_counted_by_the_numbers_of_the_others(path: Path) -> None:
+    record(path, numbered(range(20, 32)))
+    said = "12 lines are missing, as the numbers of the others tell: 12 of n"
+    assert read(path)[1].sentences() == [said]
+    assert build_index(open_session(path)).notes == [said]  # which a replay shows
+
+
+def test_what_a_gap_tells_of_or_a_late_viewer_never_had_is_not_missing(tmp_path: Path) -> None:
+    for name, events in (("a", numbered()), ("b", numbered(range(20, 32), gap=True)), ("c", numbered(late=True))):
+        assert read(record(tmp_path / f"{name}.jsonl", events))[1].sentences() == []
+    newer = [encode_json(event) for event in numbered()]
+    newer[50] = newer[50].replace(b"node_sampled", b"node_dreamt")
+    (tmp_path / "d.jsonl").write_bytes(b"\n".join(newer) + b"\n")
+    assert read(tmp_path / "d.jsonl")[1].sentences() == ["skipped 1 line of unknown kind (node_dreamt): 51"]
 
 
 def test_a_file_joined_with_another_is_read_up_to_the_second_session(path: Path) -> None:
