@@ -32,6 +32,7 @@ from distmon.core.measures import (
 from distmon.core.quantiles import median
 from distmon.core.state import SessionState
 from distmon.core.summary import summary
+from distmon.core.waited import faster, without_wait
 
 Verdict = Literal["higher", "lower", "no difference shown", "not told"]
 UNITS = {
@@ -93,6 +94,8 @@ def run_values(state: SessionState) -> dict[str, Interval | float]:
         width, cut = generation.series.width, steps_set_aside(generation) // generation.series.width
         durations, counts = (column[cut:] for column in step_series(generation))
         found |= _steps(durations, counts if generation.sampled else None, width)
+        if (mean := found.get("throughput mean")) is not None:
+            found["throughput mean"] = faster(mean, without_wait(state, generation))
     split = step_split(generation)
     if split is not None:
         found["steady step"] = split.step_s

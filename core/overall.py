@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 from distmon.core.batches import PHASES, Batch
 from distmon.core.intervals import rate_interval
-from distmon.core.measures import Split, split, step_series, steps_set_aside, warmup, why_no_warmup
+from distmon.core.measures import Split, current_generation, split, step_series, steps_set_aside, warmup, why_no_warmup
 from distmon.core.quantiles import Quantiles, median
 from distmon.core.state import SessionState
 from distmon.core.steps import NEARLY_ALL_SAMPLED, RECENT_STEPS, Generation, RankSteps, Totals
+from distmon.core.waited import waited_by_rank, without_wait
 
 _SAME_SIZE = 0.95
 """With so many of the known batches of one size, that size stands for all of a rank."""
@@ -56,11 +57,15 @@ def rank_overalls(state: SessionState) -> list[RankOverall]:
     """Every rank that took part, in order."""
     generations = [state.generations[number] for number in sorted(state.generations)]
     skips = {g.number: steps_set_aside(g) if g.ranks else 0 for g in generations}
+    current = current_generation(state)
+    waited = waited_by_rank(state, current) if current is not None else {}
     numbers = sorted(state.ranks.keys() | {number for g in generations for number in g.ranks})
-    return [_overall(state, number, generations, skips) for number in numbers]
+    return [_overall(state, number, generations, skips, waited.get(number, 0.0)) for number in numbers]
 
 
-def _overall(state: SessionState, number: int, generations: list[Generation], skips: dict[int, int]) -> RankOverall:
+def _overall(
+    state: SessionState, number: int, generations: list[Generation], skips: dict[int, int], waited_s: float
+) -> RankOverall:
     taken = [g for g in generations if number in g.ranks]
     made = [(g.ranks[number], skips[g.number]) for g in taken]
     whole, steady, durations = Totals(), Totals(), Quantiles()
@@ -77,7 +82,7 @@ def _overall(state: SessionState, number: int, generations: list[Generation], sk
         step_median_s=None if median_ns is None else median_ns / 1e9,
         step_median_error=None if median_ns is None else durations.relative_error,
         steady=split(steady),
-        throughput=_throughput(number, taken, skips),
+        throughput=_throughput(number, taken, skips, waited_s),
         missing={
             **{phase: whole.steps - seen for phase, seen in zip(PHASES, whole.seen, strict=True)},
             "samples": whole.steps - whole.sampled_steps,
@@ -85,8 +90,8 @@ def _overall(state: SessionState, number: int, generations: list[Generation], sk
     )
 
 
-def _throughput(number: int, taken: list[Generation], skips: dict[int, int]) -> RankThroughput:
-    """Of the generations that it took part in."""
+def _throughput(number: int, taken: list[Generation], skips: dict[int, int], waited_s: float) -> RankThroughput:
+    """Of the generations that it took part in; `waited_s` of its steps it waited for a rank that evaluates or saves alone."""
     if not taken:
         return RankThroughput(reason="it reported no step")
     totals = [g.ranks[number].totals for g in taken]
@@ -106,7 +111,8 @@ def _throughput(number: int, taken: list[Generation], skips: dict[int, int]) -> 
     else:
         usual = _median_rate(told)
         no_median = "" if usual is not None else "its batches differ in size, and single ones of so many steps are not kept"
-    mean = steady.samples * steady.steps / (steady.sampled_steps or 1) / steady.duration_ns * 1e9
+    trained_s = steady.duration_ns / 1e9 - waited_s
+    mean = steady.samples * steady.steps / (steady.sampled_steps or 1) / trained_s
     return RankThroughput(samples, mean, usual, no_median=no_median)
 
 
@@ -140,24 +146,24 @@ def _median_rate(made: list[tuple[RankSteps, int]]) -> float | None:
 def _kept_steps(rank: RankSteps) -> dict[int, tuple[int | None, int]]:
     """Of the steps that are kept one by one, the first and the last: place since its first -> (samples, nanoseconds)."""
     batches: Iterable[Batch] = (*rank.first_batches, *rank.last_batches(RECENT_STEPS))
-    first, unknown = rank.first_batches[0].first_step if rank.first_batches else 0, [None]
-    return {
-        batch.first_step - first + place: (samples, ns)
-        for batch in batches
-        for place, (samples, ns) in enumerate(
-            zip(batch.column("samples") or unknown * batch.steps, batch.durations_ns, strict=True)
-        )
-    }
+    first = rank.first_batches[0].first_step if rank.first_batches else 0
+    found: dict[int, tuple[int | None, int]] = {}
+    for batch in batches:
+        told = zip(batch.column("samples") or [None] * batch.steps, batch.durations_ns, strict=True)
+        found.update(enumerate(told, batch.first_step - first))
+    return found
 
 
-def throughput_interval(generation: Generation | None) -> tuple[float, float] | None:
-    """95 % interval of the mean samples per second, over the steps that the mean itself is over.
+def throughput_interval(state: SessionState) -> tuple[float, float] | None:
+    """95 % interval of the current generation's mean samples per second (`steady_throughput`).
 
     It says how well this run's mean is known, not how much another run would differ. None with too few steps.
     """
+    generation = current_generation(state)
     if generation is None or not generation.sampled or warmup(generation).shape == "too_few_steps":
         return None
     durations, samples = step_series(generation)
     cut, width = steps_set_aside(generation) // generation.series.width, generation.series.width
     found = rate_interval(samples[cut:], [d * width for d in durations[cut:]])
-    return None if found is None else (found.low, found.high)
+    factor = without_wait(state, generation)
+    return None if found is None else (found.low * factor, found.high * factor)

@@ -15,7 +15,6 @@ import math
 from collections.abc import Sequence
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from distmon.core.intervals import Interval, over_runs, ratio
 from distmon.core.measures import (
@@ -28,7 +27,7 @@ from distmon.core.measures import (
 )
 from distmon.core.state import SessionState
 from distmon.core.steady import steady_speed
-from distmon.core.waited import waited_share
+from distmon.core.waited import faster, waited_share, without_wait
 from distmon.core.wall import wall_split
 
 NO_SAMPLES = "the number of samples in a batch was not seen"
@@ -95,21 +94,14 @@ def run_figures(state: SessionState) -> RunFigures | None:
     if speed is None:
         return None
     parts = {name: value for name, value in split.parts().items() if value}
-    waited = waited_share(state, generation)
     return RunFigures(
         ranks=generation.world_size,
         wall_s=wall,
         samples=trained,
-        steady_samples_per_s=_faster(speed, 1 / (1 - waited)),
+        steady_samples_per_s=faster(speed, without_wait(state, generation)),
         steady_found=warmup(generation).steps is not None,
         parts_s=_with_phases(parts, state),
     )
-
-
-def _faster(speed: Interval | float, factor: float) -> Interval | float:
-    if not isinstance(speed, Interval):
-        return speed * factor
-    return replace(speed, estimate=speed.estimate * factor, low=speed.low * factor, high=speed.high * factor)
 
 
 def why_no_figures(state: SessionState) -> str:

@@ -27,12 +27,12 @@ from distmon.core.measures import (
     step_series,
     step_split,
     steps,
-    throughput,
     throughput_history,
 )
 from distmon.core.state import SessionState
 from distmon.core.steady import SteadySpeed, run_speed
 from distmon.core.verdicts import verdicts
+from distmon.core.waited import steady_throughput
 
 Lock = Literal["step", "time", "epoch"]
 LOCKS: tuple[Lock, ...] = get_args(Lock)
@@ -135,7 +135,7 @@ def side_of(state: SessionState, rows: Sequence[RankRow], found: Sequence[Verdic
     lateness = {row.rank: row.lateness_s for row in rows if row.lateness_s is not None}
     latest = max(lateness, key=lambda rank: lateness[rank], default=None)
     values: dict[str, float | None] = {
-        "throughput": throughput(generation).mean,
+        "throughput": steady_throughput(state).mean,
         "last 30 s": rolling_throughput(state),
         "latest rank": lateness[latest] if latest is not None and len(lateness) > 1 else None,
         "loss": _loss(state),

@@ -11,6 +11,7 @@ from distmon.core.intervals import Interval, rate_interval
 from distmon.core.measures import current_generation, samples, step_series, steps_set_aside, warmup
 from distmon.core.state import SessionState
 from distmon.core.steps import Generation
+from distmon.core.waited import faster, without_wait
 from distmon.core.warmup import MIN_STEPS
 
 _EXACT, _GROWTH = 200, 1.01
@@ -47,6 +48,8 @@ class SpeedStamp(NamedTuple):
     entries: int
     left_out: int
     found: bool
+    faster: float
+    """Without what is waited for a rank that evaluates or saves alone, to a thousandth."""
 
 
 def speed_stamp(state: SessionState) -> SpeedStamp | None:
@@ -58,8 +61,9 @@ def speed_stamp(state: SessionState) -> SpeedStamp | None:
     if state.job.status != "ended":
         entries = _rung(entries)
     left_out, found = steps_set_aside(generation), warmup(generation).steps is not None
+    faster = round(without_wait(state, generation), 3)
     return SpeedStamp(
-        state.session_id, generation.number, generation.world_size, generation.series.width, entries, left_out, found
+        state.session_id, generation.number, generation.world_size, generation.series.width, entries, left_out, found, faster
     )
 
 
@@ -69,7 +73,9 @@ def run_speed(state: SessionState) -> SteadySpeed | None:
     if stamp is None or generation is None:
         return None
     speed = steady_speed(generation, stamp.entries)
-    return None if speed is None else SteadySpeed(ranks=stamp.ranks, samples_per_s=speed, found=stamp.found)
+    if speed is None:
+        return None
+    return SteadySpeed(ranks=stamp.ranks, samples_per_s=faster(speed, stamp.faster), found=stamp.found)
 
 
 def steady_speed(generation: Generation, entries: int | None = None) -> Interval | float | None:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from dataclasses import replace
 
-from distmon.core.measures import steady_totals
+from msgspec import structs
+
+from distmon.core.intervals import Interval
+from distmon.core.measures import Throughput, current_generation, steady_totals, throughput
 from distmon.core.state import SessionState
 from distmon.core.steps import Generation
 
@@ -46,6 +50,35 @@ def waited_share(state: SessionState, generation: Generation) -> float:
     steady = steady_totals(generation).duration_ns / 1e9 / len(generation.ranks)
     share = mean_waited_s(state, generation) / steady if steady > 0 else 0.0
     return share if _LEAST_WAITED <= share < 1 else 0.0
+
+
+def steady_throughput(state: SessionState) -> Throughput:
+    """Of the current generation: its mean is over the steps without that wait, as speedups are."""
+    generation = current_generation(state)
+    found = throughput(generation)
+    if generation is None or found.mean is None:
+        return found
+    return replace(found, mean=found.mean * without_wait(state, generation))
+
+
+def without_wait(state: SessionState, generation: Generation) -> float:
+    """How many times as fast the steps are without that wait as they are with it."""
+    return 1 / (1 - waited_share(state, generation))
+
+
+def faster(speed: Interval | float, factor: float) -> Interval | float:
+    """So many times the speed."""
+    if not isinstance(speed, Interval):
+        return speed * factor
+    return structs.replace(speed, estimate=speed.estimate * factor, low=speed.low * factor, high=speed.high * factor)
+
+
+def waited_by_rank(state: SessionState, generation: Generation) -> dict[int, float]:
+    """Seconds of its steps in which each rank waited so, where that is more than how evenly all evaluate; else empty."""
+    if not waited_share(state, generation):
+        return {}
+    kinds = waited_for_spans_s(state, generation).values()
+    return {number: math.fsum(waited[number] for waited in kinds) for number in generation.ranks}
 
 
 def _told(state: SessionState, number: int, kind: str) -> float:

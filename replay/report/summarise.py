@@ -13,6 +13,7 @@ from distmon.core.energy import energy
 from distmon.core.epoch_throughput import EpochThroughput, epoch_throughputs
 from distmon.core.epochs import MOST_EPOCHS
 from distmon.core.finding import Verdict, key_of, why_no_gain
+from distmon.core.fold import leap_words
 from distmon.core.held import FindingsHeld, Held
 from distmon.core.loss_verdicts import hang_behind
 from distmon.core.overall import RankOverall, rank_overalls, throughput_interval
@@ -21,7 +22,7 @@ from distmon.core.state import NodeState, SessionState
 from distmon.core.steps import Generation
 from distmon.core.summary import summary
 from distmon.core.verdicts import cannot_tell, verdicts
-from distmon.core.waited import mean_waited_s, waited_share
+from distmon.core.waited import mean_waited_s, steady_throughput, waited_share
 from distmon.core.wall import restarts, wall_split
 from distmon.core.warmup import METHOD
 from distmon.replay.report import model
@@ -133,7 +134,7 @@ def _since(state: SessionState, at: float) -> float:
 
 def _throughput(state: SessionState) -> model.Throughput:
     generation = measures.current_generation(state)
-    found = measures.throughput(generation)
+    found = steady_throughput(state)
     return model.Throughput(
         generation=generation.number if generation else None,
         steps=found.steps,
@@ -143,7 +144,7 @@ def _throughput(state: SessionState) -> model.Throughput:
         p95_samples_per_s=found.p95,
         quantile_error=None if found.median is None or _has_sums(generation) else found.quantile_error,
         quantile_steps=found.quantile_steps,
-        ci95_samples_per_s=throughput_interval(generation),
+        ci95_samples_per_s=throughput_interval(state),
         session_mean_samples_per_s=measures.session_mean_throughput(state),
         last_30s_samples_per_s=measures.rolling_throughput(state),
         last_30s_steps_per_s=measures.rolling_steps_per_s(state),
@@ -358,6 +359,14 @@ def _summed_steps(state: SessionState) -> list[str]:
     ]
 
 
+def _clock_leaps(state: SessionState) -> list[str]:
+    """Where on the session's time; one that a gap tells of is among the gaps."""
+    gaps = {gap.ended for gap in state.gaps}
+    told = [leap for leap in state.clocks.leaps if leap.by_s < 0 or leap.at not in gaps]
+    leaps = [f"{clean(leap_words(state, leap))} (at {seconds(_since(state, leap.at))})" for leap in told]
+    return leaps[:_TOLD] + [f"{count(len(leaps) - _TOLD, 'more leap')} of clocks"] * (len(leaps) > _TOLD)
+
+
 def _unknown_samples(state: SessionState) -> list[str]:
     """That the samples of single steps are not known, where those of nearly all are."""
     ranks = [rank for generation in state.generations.values() for rank in generation.ranks.values()]
@@ -378,7 +387,7 @@ def _waited(state: SessionState) -> list[str]:
     waited = mean_waited_s(state, generation)
     return [
         f"{waited:.2f} s of a rank's steps, {share:.0%} of them, are its wait for another that evaluates or saves alone: "
-        "the mean step and the mean speed hold that; the median, the communication, the scaling and the rank-seconds do not"
+        "the mean step holds that; the speeds, the communication, the scaling and the rank-seconds do not"
     ]
 
 
@@ -512,5 +521,5 @@ def _unnamed(state: SessionState) -> list[str]:
     ]
 
 
-_NOTES = (_import_warnings, _lost_output, _silent_nodes, _summed_steps, _unknown_samples, _waited, _unnamed)
+_NOTES = (_import_warnings, _clock_leaps, _lost_output, _silent_nodes, _summed_steps, _unknown_samples, _waited, _unnamed)
 """What may have to be said before any figure."""

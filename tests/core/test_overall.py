@@ -61,7 +61,7 @@ def test_the_interval_holds_the_true_rate_about_as_often_as_it_says() -> None:
         source = random.Random(seed)
         state = SessionState()
         apply(state, steps(0, 0, [0.1 * source.uniform(0.9, 1.1) for _ in range(300)]))
-        interval = throughput_interval(current_generation(state))
+        interval = throughput_interval(state)
         assert interval is not None
         hits += interval[0] <= true_rate <= interval[1]
     assert 0.8 <= hits / runs <= 1.0
@@ -71,13 +71,12 @@ def test_the_interval_lies_around_the_reported_mean_and_needs_enough_steps() -> 
     state = SessionState()
     for event in session(Script(seconds=40)):
         apply(state, event)
-    generation = current_generation(state)
-    interval, mean = throughput_interval(generation), throughput(generation).mean
+    interval, mean = throughput_interval(state), throughput(current_generation(state)).mean
     assert interval and mean and interval[0] < mean < interval[1]
     short = SessionState()
     apply(short, steps(0, 0, [0.1] * 20))
-    assert throughput_interval(current_generation(short)) is None
-    assert throughput_interval(None) is None
+    assert throughput_interval(short) is None
+    assert throughput_interval(SessionState()) is None
 
 
 def test_warm_up_is_told_in_steps_where_neighbours_are_merged(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,12 +6,16 @@ import pytest
 from distmon.core import events as ev
 from distmon.core.books import books
 from distmon.core.communication import communication
+from distmon.core.comparison import run_values
 from distmon.core.fold import apply
+from distmon.core.intervals import Interval
 from distmon.core.measures import current_generation
 from distmon.core.reconcile import run_figures
 from distmon.core.state import SessionState
+from distmon.core.steady import run_speed
 from distmon.core.synthetic import Script, session
-from distmon.core.waited import waited_for_spans_s
+from distmon.core.waited import steady_throughput, waited_for_spans_s
+from distmon.replay.report.summarise import summarise
 
 EVALUATES_S = 2.0
 AFTER_STEP = 100
@@ -64,3 +68,20 @@ def test_what_comes_after_the_last_step_is_waited_for_in_none() -> None:
     last = max(made.last_end or 0.0 for made in generation.ranks.values())
     apply(state, ev.SpanRecorded(at=last + 9, node="n0", worker="", rank=0, span="evaluation", started=last + 1, duration_s=7.0))
     assert waited_for_spans_s(state, generation)["evaluation"] == {0: 0.0, 1: 0.0}
+
+
+def test_what_is_shown_of_the_mean_speed_is_what_speedups_are_made_of() -> None:
+    alone, all_of_them = job(alone=True), job(alone=False)
+    figures, speed = run_figures(alone), run_speed(alone)
+    assert figures is not None and speed is not None
+    shown = steady_throughput(alone).mean
+    assert shown is not None
+    assert shown == pytest.approx(figures.steady, rel=0.001) and shown == pytest.approx(speed.estimate, rel=0.001)
+    assert shown == pytest.approx(steady_throughput(all_of_them).mean, rel=0.01)
+    report = summarise(alone)
+    assert report.throughput.mean_samples_per_s == shown
+    low, high = report.throughput.ci95_samples_per_s or (0.0, 0.0)
+    assert low <= shown <= high
+    assert sum(rank.mean_samples_per_s or 0.0 for rank in report.ranks) == pytest.approx(shown, rel=0.01)
+    mean = run_values(alone)["throughput mean"]
+    assert (mean.estimate if isinstance(mean, Interval) else mean) == pytest.approx(shown)

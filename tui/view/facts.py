@@ -19,12 +19,12 @@ from distmon.core.measures import (
     samples,
     session_mean_throughput,
     step_split,
-    throughput,
     throughput_history,
 )
 from distmon.core.printable import clean
 from distmon.core.state import SessionState
 from distmon.core.verdicts import Verdict, verdicts
+from distmon.core.waited import steady_throughput
 from distmon.tui.view.hosts import common_parts
 
 
@@ -79,7 +79,7 @@ def facts(state: SessionState, before: Facts | None = None, costly: Collection[s
 
     ranks = {row.rank: row for row in rank_rows(state)} if before is None or "ranks" in costly else before.ranks
     if before is None or "steps" in costly:
-        split, shares, steady = step_split(generation), phase_shares(state), throughput(generation)
+        split, shares, steady = step_split(generation), phase_shares(state), steady_throughput(state)
     else:
         split, shares, steady = before.split, before.shares, before.steady
     return Facts(
