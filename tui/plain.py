@@ -95,6 +95,8 @@ def _throughput(moment: Facts) -> str:
     session = f"{compact(moment.mean)} samples/s over the session"
     if moment.steady.mean is None:
         return f"throughput  {session}; steady {MISSING}: {moment.steady.reason}"
+    if moment.steady.reason:
+        return f"throughput  {compact(moment.steady.mean)} samples/s past the start, {session}; {moment.steady.reason}"
     return f"throughput  {compact(moment.steady.mean)} samples/s steady, {session}"
 
 

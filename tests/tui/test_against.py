@@ -12,11 +12,12 @@ from textual.pilot import Pilot
 
 from distmon.core.events import AnyEvent
 from distmon.core.measures import steps
-from distmon.core.side_by_side import Lock, Side, Standing
+from distmon.core.side_by_side import Lock, Measure, Row, Side, Standing
 from distmon.core.synthetic import Script, session
 from distmon.replay.recorder import Recorder
 from distmon.tui.app import DistmonApp
 from distmon.tui.screens.against import AgainstPage
+from distmon.tui.view.against import cells
 from tests.tui.conftest import folded
 
 if TYPE_CHECKING:
@@ -185,3 +186,9 @@ async def test_from_the_recordings_beside_the_session_or_beside_the_base(
                 assert {app.wanted, app.wanted_beside} == {base, other}
             else:
                 assert app.wanted is None and "in another terminal" in text_grid(app)[-1]
+
+
+def test_a_difference_that_is_shown_as_nothing_is_no_better_and_no_worse() -> None:
+    rest = Measure("rest", "s", "less")
+    for b, word in ((2e-9, ""), (2e-5, "worse")):
+        assert cells({"rest": Row(rest, 0.0, b)}, "rest")[-1][0] == word

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
@@ -17,9 +18,10 @@ from distmon.replay.report.render import to_text
 from distmon.replay.report.sections import sections
 from distmon.replay.report.summarise import summarise
 from distmon.tui.cli.main import main
-from distmon.tui.plain import PlainView, progress_line, summary_lines
+from distmon.tui.plain import PlainView, _throughput, progress_line, summary_lines
 from distmon.tui.terminal import can_show_app
 from distmon.tui.theme import DARK
+from distmon.tui.view.chart import TimeView, throughput_chart
 from distmon.tui.view.facts import facts
 from distmon.tui.view.header import header, verdict
 from tests.core.test_hangs import died_frozen, died_of_a_hang, loading
@@ -207,3 +209,15 @@ def test_a_machine_without_a_job_tells_its_readings() -> None:
     assert lines[0] == "node box joined"
     assert len(lines) == 4
     assert all(line.startswith("box: cpu 12%, memory ") for line in lines[1:])
+
+
+def test_a_speed_is_called_steady_only_where_a_steady_state_was_found() -> None:
+    state = SessionState()
+    for event in session(Script(ranks=2, nodes=1, seconds=30)):
+        apply(state, event)
+    found = facts(state)
+    unsteady = replace(found, steady=replace(found.steady, reason="no steady state: it changes"))
+    for moment, word in ((found, "steady "), (unsteady, "past the start ")):
+        assert throughput_chart(moment, TimeView()).caption[0][0] == word
+        assert word.strip() in _throughput(moment)
+    assert "samples/s steady" not in _throughput(unsteady) and "it changes" in _throughput(unsteady)

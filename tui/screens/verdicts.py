@@ -44,7 +44,8 @@ class Verdicts(Page):
         key = self.table.model.selected or next(iter(self.table.model.keys), None)
         one = found.get(key) if key is not None else None
         self.text.figures = lambda: [verdict_page.record(one)] if one is not None else []
-        self.text.show(partial(verdict_page.lines, facts, key), [("Enter goes there", "muted")])
+        goes = one is not None and (one.rank is not None or bool(one.host))
+        self.text.show(partial(verdict_page.lines, facts, key), [("Enter goes there", "muted")] * goes)
         self.split.figures = partial(split.figures, facts)
         self.split.show(partial(split.split_lines, facts), split.split_caption(facts))
 

@@ -147,7 +147,8 @@ def _better(row: Row) -> tuple[str, str]:
         return "", ""
     sign = ">+" if difference > 0 else "<-"
     scale = abs(row.a or 0.0) if row.measure.unit != "share" else 1.0
-    if not row.measure.better or abs(difference) <= STEADY * scale:
+    nothing = abs(difference) <= STEADY * scale or _value(row, abs(difference)) == _value(row, 0.0)
+    if not row.measure.better or nothing:
         return "", sign
     return ("better" if (difference > 0) == (row.measure.better == "more") else "worse"), sign
 

@@ -58,7 +58,8 @@ def events_of(facts: Facts) -> tuple[EventLine, ...]:
 
 def _caption(facts: Facts, window_s: float | None) -> tuple[tuple[str, str], ...]:
     steady = facts.steady
-    words = [("steady ", "muted"), (compact(steady.mean), "text"), (" samples/s", "muted")]
+    over = "past the start" if steady.reason else "steady"
+    words = [(f"{over} ", "muted"), (compact(steady.mean), "text"), (" samples/s", "muted")]
     if steady.mean is None:
         words = [(f"steady {MISSING}", "muted")]
     if window_s is not None:

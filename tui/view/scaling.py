@@ -161,9 +161,9 @@ def bar_lines(runs: dict[str, Run], baseline: str | None, palette: Palette, widt
     """A bar of efficiency per run, all on one scale with a mark at what is ideal; by number of ranks."""
     style, base = palette.style, runs.get(baseline) if baseline is not None else None
     live = runs.get(LIVE, Run(""))
-    why = [Line([(f"{live.name}: {live.state}", style("warn"))])] if live.name and live.speed is None and live.state else []
+    why = wrapped(f"{live.name}: {live.state}", width, style("warn")) if live.name and live.speed is None and live.state else []
     if base is None or base.speed is None:
-        return [*why, Line([("Enter reads a recording; b makes the selected run the baseline", style("muted"))])]
+        return [*why, *wrapped("Enter reads a recording; b makes the selected run the baseline", width, style("muted"))]
     known = [(run.speed, key, against(base.speed, run.speed)) for key, run in runs.items() if run.speed is not None]
     top = max(1.0, *(found.efficiency for *_, found in known))
     ideal = f"full is {100 * top:.0f}%, {IDEAL} is ideal" if top > 1 else "full is ideal"
@@ -192,7 +192,7 @@ def law_lines(found: Scaling | None, palette: Palette, width: int, height: int) 
     """Each law: its parameters and what it foresees, or why it is refused."""
     style = palette.style
     if found is None:
-        return [Line([("the laws of scaling need runs with three numbers of ranks or more", style("muted"))])]
+        return wrapped("the laws of scaling need runs with three numbers of ranks or more", width, style("muted"))
     lines = []
     for law in found.fits:
         lines.append(Line([(LAWS[law.law], style("accent", bold=True))]))

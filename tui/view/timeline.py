@@ -16,6 +16,7 @@ from distmon.tui.view.chart import TimeView
 from distmon.tui.view.facts import Facts
 from distmon.tui.view.filters import Filter
 from distmon.tui.view.listing import LISTED, in_order, passing
+from distmon.tui.view.wrap import wrapped
 from distmon.tui.widgets.lanes import LaneRow, LanesData, Stretch
 from distmon.tui.widgets.line import Line
 from distmon.tui.widgets.meter import meter
@@ -76,11 +77,12 @@ def _slot_record(row: LaneRow) -> dict[str, object]:
 
 
 def lane_data(facts: Facts, view: TimeView, rows: Sequence[LaneRow], caption: Sequence[Cell] = ()) -> LanesData:
-    """These slots over time; the caption stands before the legend."""
+    """These slots over time; the caption stands before the legend of what there is in them."""
     now = facts.state.job.ended_at if facts.state.job.ended_at is not None else facts.state.now
     end = view.end if view.end is not None else max(now, facts.origin + 1.0)
     start = facts.origin if view.window_s is None else end - view.window_s
-    legend = tuple((f"{glyph} {kind} ", role) for kind, (glyph, role) in LOOKS.items())
+    kinds = {stretch.kind for row in rows for stretch in row.stretches}
+    legend = tuple((f"{glyph} {kind} ", role) for kind, (glyph, role) in LOOKS.items() if kind in kinds)
     return LanesData(rows, facts.origin, start, end, view.cross, (*caption, *legend))
 
 
@@ -176,7 +178,7 @@ def lost_lines(facts: Facts, palette: Palette, width: int, height: int) -> list[
     """Where the rank-seconds went, and the goodput."""
     style, books = palette.style, accounts(facts.state)
     if books is None:
-        return [Line([("nothing is lost to changes: the job is not elastic, or has not begun", style("muted"))])]
+        return wrapped("nothing is lost to changes: the job is not elastic, or has not begun", width, style("muted"))
     lines = []
     for name, seconds in _parts(books).items():
         share = 100 * seconds / books.capacity_s if books.capacity_s > 0 else 0.0
@@ -217,7 +219,7 @@ def change_lines(facts: Facts, palette: Palette, width: int, height: int) -> lis
     changes = [(change.at, _change(change, facts.origin, palette)) for change in state.membership]
     changes += [(since, _silence(since, until, whose + host, facts, palette)) for since, until, host, whose in _silences(state)]
     if not changes:
-        return [Line([("no host has come or gone", style("muted"))])]
+        return wrapped("no host has come or gone", width, style("muted"))
     changes.sort(key=lambda change: change[0])
     # From behind: of one moment, too, the last that was told comes first.
     return [line for _, line in reversed(changes)]
