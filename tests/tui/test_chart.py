@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -137,6 +138,9 @@ def test_the_crosshair_is_a_line_and_says_the_nearest_values() -> None:
     shown = ChartData(series=(series,), now=20.0, cross=12.0, interval_s=10.0)
     assert all("│" in line[7:] for line in drawn(shown)[:9])
     assert "".join(text for text, _ in cross_words(shown)) == "at 0:12  median 3.00 (2.00 to 4.00)"
+    gap = [None] * len(series.times)
+    unknown = replace(shown, series=(replace(series, values=gap, band=(gap, gap)),))
+    assert "".join(text for text, _ in cross_words(unknown)) == "at 0:12  median –"
 
 
 @pytest.mark.parametrize(("at", "index"), [(-5.0, 0), (4.0, 0), (6.0, 1), (10.0, 1), (99.0, 2)])

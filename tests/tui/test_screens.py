@@ -832,6 +832,8 @@ async def test_the_narrowest_screens_have_what_matters_most(open_app: OpenApp, s
             assert any(row.startswith(f" {name} ") and "% " in row and "━" in row for row in rows), (name, rows)
         memory = next(row for row in rows if row.startswith(" memory "))
         assert memory.rstrip(" ┃").endswith(size(node.sample.memory_total_bytes))
+        await pilot.press("f8")
+        assert any(" output " in row and " following " in row for row in text_grid(app))
         await pilot.press("A")
         told = " ".join(" ".join(row.split()) for row in text_grid(app))
         assert "2 measures" in told and "o lists the recordings, and i there puts the selected one here" in told

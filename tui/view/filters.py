@@ -1,7 +1,8 @@
 """The filter language of every table and log: words, fields, regular expressions, fuzzy letters, each of them inverted at will.
 
     node-003            rows with the text in them, whatever its case
-    late>5 host=gpu     a field: less or more than a number, or equal to it; of a text = is a part, == all of it, ~ an expression
+    late>5 host=gpu     a field against a number or a part of a text: = != < <= > >=, and ~ for a regular expression
+    host==gpu01         all of a text
     /oom|killed/        a regular expression on the whole row
     ~nd3                its letters in this order, other letters between them
     !ended              not this one; goes before any of the others
@@ -18,7 +19,8 @@ from functools import lru_cache
 
 LANGUAGE = (
     ("node-003", "rows with the text in them, whatever its case"),
-    ("late>5 host=gpu", "a field: < <= > >= = !=; of text = a part, == all, ~ expression"),
+    ("late>5 host=gpu", "a field: = != < <= > >=, and ~ for an expression"),
+    ("host==gpu01", "all of a text, where = asks for a part of it"),
     ("/oom|killed/", "a regular expression on the whole row"),
     ("~nd3", "its letters in this order, others between them"),
     ("!ended", "not this one; before any of the others"),

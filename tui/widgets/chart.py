@@ -219,7 +219,7 @@ def cross_words(data: ChartData) -> tuple[tuple[str, str], ...]:
         index = nearest(series.times, data.cross)
         value = series.values[index] if index is not None else None
         words.append((f" {series.label} {data.words(value)}", series.role))
-        if series.band is not None and index is not None:
+        if series.band is not None and index is not None and value is not None:
             low, high = series.band[0][index], series.band[1][index]
             words.append((f" ({data.words(low)} to {data.words(high)})", "muted"))
     return tuple(words)

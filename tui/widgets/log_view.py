@@ -72,16 +72,18 @@ class LogView(Panel):
         return [self._lines.record(index) for index in range(len(self._lines))] if self._lines is not None else []
 
     def caption(self) -> Line:
-        palette = self.palette
-        line = Line([(self._note, palette.style("accent"))])
-        if self._note:
-            line.add(" · ", palette.style("muted"))
+        """Where it stands, which stays when there is no room for the note."""
+        style = self.palette.style
+        line = Line([(self._standing(), style("good" if self.following else "warn"))])
+        return line.add(" · ", style("muted")).add(self._note, style("accent")) if self._note else line
+
+    def _standing(self) -> str:
         if self.following:
-            return line.add("following" if self._in_time else "from the top", palette.style("good"))
+            return "following" if self._in_time else "from the top"
         if self._lines and not self._lines.in_time:
-            return line.add(f"{self._end():,} of {len(self._lines):,}", palette.style("warn"))
+            return f"{self._end():,} of {len(self._lines):,}"
         below = self._newest - self._lines[self._end() - 1].number if self._lines else 0
-        return line.add(f"paused, {below:,} below", palette.style("warn"))
+        return f"paused, {below:,} below"
 
     def scroll_mark(self) -> ScrollMark | None:
         end = self._end()
