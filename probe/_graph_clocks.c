@@ -1,6 +1,7 @@
 /* The ops of graph_clocks.py in machine code: TensorFlow runs them as kernels of its own, without the interpreter.
 
    They have no outputs, so that TensorFlow makes no tensors for them, and what they read stays here until Python takes it.
+   They are not called stateful, though they are: TensorFlow would put those that are in one row, with the script's own.
    TensorFlow's C API is found in the library that the training has loaded: no header of it is needed, and none of its versions. */
 
 #define PY_SSIZE_T_CLEAN
@@ -9,6 +10,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +31,6 @@ static struct {
     TF_Op *(*NewOpDefinitionBuilder)(const char *name);
     void (*OpDefinitionBuilderAddInput)(TF_Op *, const char *spec);
     void (*OpDefinitionBuilderAddAttr)(TF_Op *, const char *spec);
-    void (*OpDefinitionBuilderSetIsStateful)(TF_Op *, _Bool);
     void (*OpDefinitionBuilderSetShapeInferenceFunction)(TF_Op *, void (*)(TF_Shapes *, TF_Status *));
     void (*RegisterOpDefinition)(TF_Op *, TF_Status *);
     TF_Kernel *(*NewKernelBuilder)(const char *op, const char *device, void *(*create)(TF_Made *), void (*compute)(void *, TF_Call *),
@@ -37,8 +38,8 @@ static struct {
     void (*RegisterKernelBuilder)(const char *name, TF_Kernel *, TF_Status *);
     void (*OpKernelConstruction_GetAttrInt32)(TF_Made *, const char *name, int32_t *value, TF_Status *);
     void (*GetInput)(TF_Call *, int index, TF_Tensor **, TF_Status *);
-    int (*NumDims)(const TF_Tensor *);
-    int64_t (*Dim)(const TF_Tensor *, int index);
+    void *(*TensorData)(const TF_Tensor *);
+    size_t (*TensorByteSize)(const TF_Tensor *);
     void (*DeleteTensor)(TF_Tensor *);
 } tf;
 
@@ -53,15 +54,14 @@ static const struct {
     FUNCTION(NewOpDefinitionBuilder),
     FUNCTION(OpDefinitionBuilderAddInput),
     FUNCTION(OpDefinitionBuilderAddAttr),
-    FUNCTION(OpDefinitionBuilderSetIsStateful),
     FUNCTION(OpDefinitionBuilderSetShapeInferenceFunction),
     FUNCTION(RegisterOpDefinition),
     FUNCTION(NewKernelBuilder),
     FUNCTION(RegisterKernelBuilder),
     FUNCTION(OpKernelConstruction_GetAttrInt32),
     FUNCTION(GetInput),
-    FUNCTION(NumDims),
-    FUNCTION(Dim),
+    FUNCTION(TensorData),
+    FUNCTION(TensorByteSize),
     FUNCTION(DeleteTensor),
 };
 
@@ -81,8 +81,8 @@ static Row batches[MOST], reductions[MOST]; /* when, samples; from, to */
 static Py_ssize_t batch_count, reduction_count;
 
 /* When the gradients of a place in a graph were ready last. */
-enum { PLACES = 256 };
-static int64_t ready_ns[PLACES];
+enum { PLACES = 1 << 12 };
+static _Atomic int64_t ready_ns[PLACES];
 
 /* The clock of time.time(), which Python reads at a call's start. */
 static int64_t now_ns(void) {
@@ -110,22 +110,27 @@ static void *place_of(TF_Made *made) {
 
 static void gradients_ready(void *place, TF_Call *call) {
     (void)call;
-    *(int64_t *)place = now_ns();
+    atomic_store_explicit((_Atomic int64_t *)place, now_ns(), memory_order_relaxed);
 }
 
 static void gradients_reduced(void *place, TF_Call *call) {
     (void)call;
-    add(reductions, &reduction_count, *(int64_t *)place, now_ns());
+    int64_t ready = atomic_load_explicit((_Atomic int64_t *)place, memory_order_relaxed);
+    add(reductions, &reduction_count, ready, now_ns());
 }
 
+/* Its input is an int32 vector that begins with the number of samples. */
 static void batch_there(void *kernel, TF_Call *call) {
     (void)kernel;
-    TF_Tensor *first = NULL;
+    TF_Tensor *shape = NULL;
     TF_Status *status = tf.NewStatus();
-    tf.GetInput(call, 0, &first, status);
-    int64_t samples = first != NULL && tf.NumDims(first) > 0 ? tf.Dim(first, 0) : 0;
-    if (first != NULL)
-        tf.DeleteTensor(first);
+    int32_t samples = 0;
+    tf.GetInput(call, 0, &shape, status);
+    if (shape != NULL) {
+        if (tf.TensorByteSize(shape) >= sizeof samples)
+            memcpy(&samples, tf.TensorData(shape), sizeof samples);
+        tf.DeleteTensor(shape);
+    }
     tf.DeleteStatus(status);
     add(batches, &batch_count, now_ns(), samples);
 }
@@ -141,10 +146,10 @@ static int add_op(const char *name, const char *input, const char *attribute, vo
                   void (*compute)(void *, TF_Call *)) {
     TF_Status *status = tf.NewStatus();
     TF_Op *op = tf.NewOpDefinitionBuilder(name);
-    tf.OpDefinitionBuilderAddAttr(op, attribute);
+    if (attribute != NULL)
+        tf.OpDefinitionBuilderAddAttr(op, attribute);
     if (input != NULL)
         tf.OpDefinitionBuilderAddInput(op, input);
-    tf.OpDefinitionBuilderSetIsStateful(op, 1);
     tf.OpDefinitionBuilderSetShapeInferenceFunction(op, no_outputs);
     tf.RegisterOpDefinition(op, status);
     if (tf.GetCode(status) == 0)
@@ -171,22 +176,28 @@ static int found_tensorflow(void) {
 }
 
 static PyObject *add_ops(PyObject *module, PyObject *none) {
+    static int tried, added;
     (void)module, (void)none;
-    return PyBool_FromLong(found_tensorflow() && add_op("DistmonBatchThere", "first: T", "T: type", NULL, batch_there) &&
-                           add_op("DistmonGradientsReady", NULL, "place: int", place_of, gradients_ready) &&
-                           add_op("DistmonGradientsReduced", NULL, "place: int", place_of, gradients_reduced));
+    /* TensorFlow ends a process that adds an op twice. */
+    if (!tried) {
+        tried = 1;
+        added = found_tensorflow() && add_op("DistmonBatchThere", "shape: int32", NULL, NULL, batch_there) &&
+                add_op("DistmonGradientsReady", NULL, "place: int", place_of, gradients_ready) &&
+                add_op("DistmonGradientsReduced", NULL, "place: int", place_of, gradients_reduced);
+    }
+    return PyBool_FromLong(added);
 }
 
 /* Copies the rows and forgets them, so that no kernel waits while Python makes objects of them. */
-static Row *take(Row *rows, Py_ssize_t *count, Py_ssize_t *taken) {
+static Py_ssize_t take(const Row *rows, Py_ssize_t *count, Row *copy, Py_ssize_t most) {
     pthread_mutex_lock(&taking);
-    *taken = *count;
-    Row *copy = malloc((size_t)(*taken + 1) * sizeof *copy);
-    if (copy != NULL)
-        memcpy(copy, rows, (size_t)*taken * sizeof *copy);
-    *count = 0;
+    Py_ssize_t taken = *count;
+    if (taken <= most) {
+        memcpy(copy, rows, (size_t)taken * sizeof *copy);
+        *count = 0;
+    }
     pthread_mutex_unlock(&taking);
-    return copy;
+    return taken;
 }
 
 static PyObject *list_of(const Row *rows, Py_ssize_t count, int value_is_time) {
@@ -201,23 +212,27 @@ static PyObject *list_of(const Row *rows, Py_ssize_t count, int value_is_time) {
     return list;
 }
 
-static PyObject *read_rows(Row *rows, Py_ssize_t *count, int value_is_time) {
-    Py_ssize_t taken;
-    Row *copy = take(rows, count, &taken);
+static PyObject *read_rows(const Row *rows, Py_ssize_t *count, int value_is_time) {
+    enum { FEW = 512 };
+    Row few[FEW];
+    Py_ssize_t taken = take(rows, count, few, FEW);
+    if (taken <= FEW)
+        return list_of(few, taken, value_is_time);
+    Row *copy = malloc(MOST * sizeof *copy);
     if (copy == NULL)
         return PyErr_NoMemory();
-    PyObject *list = list_of(copy, taken, value_is_time);
+    PyObject *list = list_of(copy, take(rows, count, copy, MOST), value_is_time);
     free(copy);
     return list;
 }
 
 static PyObject *read_clocks(PyObject *module, PyObject *none) {
     (void)module, (void)none;
-    PyObject *there = read_rows(batches, &batch_count, 0), *reduced = read_rows(reductions, &reduction_count, 1);
-    if (there != NULL && reduced != NULL)
+    PyObject *there = read_rows(batches, &batch_count, 0);
+    PyObject *reduced = there != NULL ? read_rows(reductions, &reduction_count, 1) : NULL;
+    if (reduced != NULL)
         return Py_BuildValue("(NN)", there, reduced);
     Py_XDECREF(there);
-    Py_XDECREF(reduced);
     return NULL;
 }
 

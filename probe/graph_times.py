@@ -9,14 +9,19 @@ from collections import deque
 from threading import Lock
 from typing import Any, Deque, List, NamedTuple, Optional, Tuple
 
-from .graph_clocks import NOTHING, Row, Rows, clocks_of
+from .graph_clocks import GraphClocks, Row, Rows
 from .hot import HELD
 from .ring import UNSEEN, monotonic_ns
 from .steps import StepTimer
 
 PERIOD_NS = 1_000_000_000
+NOTHING = (0, 0)
+"""In place of a batch's row that is not there."""
+SPLIT = ("input_wait", "compute", "exposed_communication", "optimizer")
 LOST = "the clock readings in the graph did not come back in order"
 UNCOUNTED = "no tensor of a batch has a dimension to count samples by"
+SEVERAL = "one call reduced gradients several times, or took several batches: what lies between them cannot be told apart"
+NOTHING_REDUCED = "the call reduced no gradients"
 NO_ITERATOR = "no tf.data iterator feeds this loop; waiting for its input lies between its calls, in the rest"
 
 
@@ -45,8 +50,7 @@ class GraphTimes:
     """The clocks in graphs, and the steps that wait for what they read."""
 
     def __init__(self, tensorflow: Any, timer: StepTimer) -> None:
-        self._tf = tensorflow
-        self._clocks: Any = None
+        self.clocks = GraphClocks(tensorflow)
         self._timer = timer
         self._unread = 0
         self._emptying = Lock()
@@ -57,13 +61,6 @@ class GraphTimes:
         """Calls after those that `_held` holds, each a step of its own: the ring's numbers as counted, the wall clock at the
         call's start, its duration (`hot.timed_calls` adds to this very list)."""
         timer.flush_at = monotonic_ns() + PERIOD_NS
-
-    @property
-    def clocks(self) -> Any:
-        """What adds clocks to a graph, made for the first one that is traced: by then the script has chosen its devices."""
-        if self._clocks is None:
-            self._clocks = clocks_of(self._tf)
-        return self._clocks
 
     def hold(self, numbers: Tuple[int, ...], calls: List[Call], reduced: bool) -> None:
         """Keep a step until its times are read, which happens here when it is time."""
@@ -98,17 +95,13 @@ class GraphTimes:
         drop_before(begun, self._reductions)
         if len(self._reductions) != len(plain) or len(self._batches) not in (0, len(plain)):
             return False
-        there, reduced = iter(self._batches), iter(self._reductions)
+        batches, reductions = self._batches or [NOTHING] * len(plain), self._reductions
+        finished = [finish_plain(*found) for found in zip(plain, batches, reductions)]
+        if not all(finished):
+            return False
         write = self._timer.ring.step if self._timer.samples_per_step is None else self._record
-        for row in plain:
-            batch, between = next(there, NOTHING), next(reduced)
-            numbers = finish_plain(row, batch, between)
-            if not numbers:
-                self._write_step(self._as_held(row), [[batch] if batch[0] else []], [between])
-            elif batch[0]:
-                write(*numbers)
-            else:
-                write(*self._seen_outside(row, numbers))
+        for row, batch, numbers in zip(plain, batches, finished):
+            write(*(numbers if batch[0] else self._seen_outside(row, numbers)))
         self._batches.clear()
         self._reductions.clear()
         return True
@@ -132,21 +125,28 @@ class GraphTimes:
         for numbers in steps:
             self._record(*numbers)
         if UNSEEN in steps[-1]:
-            self._explain(step, steps[-1], batches)
+            self._explain(step, steps[-1], batches, reductions)
 
     def _record(self, *numbers: int) -> None:
         """Write a step, with the samples that the user stated, whatever was counted."""
         stated = self._timer.samples_per_step
         self._timer.ring.step(*(numbers if stated is None else (*numbers[:9], stated, *numbers[10:])))
 
-    def _explain(self, step: Held, numbers: Tuple[int, ...], batches: List[Rows]) -> None:
+    def _explain(self, step: Held, numbers: Tuple[int, ...], batches: List[Rows], reductions: Rows) -> None:
         """Say why a step was not seen whole. Why none of its function is split was said when that was traced."""
         no_batch = LOST if any(batches) else NO_ITERATOR
         if numbers[9] == UNSEEN and self._timer.samples_per_step is None:
             self._timer.unseen("samples", UNCOUNTED if all(batches) or self._timer.fed else no_batch)
         if not step.reduced or step.calls[-1].rows > 1 or True in [call.traced for call in step.calls]:
             return
-        if numbers[6] == UNSEEN:
+        if _several(batches, reductions):
+            for field, number in zip(SPLIT, numbers[5:9]):
+                if number == UNSEEN:
+                    self._timer.unseen(field, SEVERAL)
+        elif numbers[6] == UNSEEN and not reductions:
+            for field in SPLIT[1:]:
+                self._timer.unseen(field, NOTHING_REDUCED)
+        elif numbers[6] == UNSEEN:
             self._timer.unsplit(LOST)
         elif numbers[5] == UNSEEN:
             self._timer.unseen("input_wait", no_batch)
@@ -166,10 +166,9 @@ class GraphTimes:
             return
         try:
             self._unread = 0
-            if self._clocks is not None:
-                batches, reductions = self._clocks.read()
-                self._batches += batches
-                self._reductions += reductions
+            batches, reductions = self.clocks.read()
+            self._batches += batches
+            self._reductions += reductions
         finally:
             self._emptying.release()
 
@@ -181,11 +180,11 @@ def drop_before(wall_s: float, rows: Deque[Row]) -> None:
 
 
 def rows_within(call: Call, rows: Deque[Row]) -> Rows:
-    """The rows that were written while a call ran, at most as many as it took batches. They and older ones are taken off."""
+    """The rows that were written while a call ran. They and older ones are taken off."""
     drop_before(call.wall_s, rows)
     end = call.wall_s + call.duration_ns / 1e9
     found: Rows = []
-    while rows and rows[0][0] <= end and len(found) < call.rows:
+    while rows and rows[0][0] <= end:
         found.append(rows.popleft())
     return found
 
@@ -213,7 +212,9 @@ def finish(step: Held, batches: List[Rows], reductions: Rows) -> List[Tuple[int,
     if inner > 1:
         return _inner_steps(step.numbers, inner, batches[-1])
     batches_seen = all(batches)
-    samples = sum([int(rows[0][1]) for rows in batches]) if batches_seen else 0
+    samples = sum([int(row[1]) for rows in batches for row in rows]) if batches_seen else 0
+    if _several(batches, reductions):
+        return [_exposed_alone(step, batches, reductions, samples)]
     split = [0, 0, 0, 0]
     last = step.calls[-1]
     for call, rows in zip(step.calls, batches):
@@ -237,6 +238,30 @@ def split_call(call: Call, there: float, reduction: Optional[Row]) -> Optional[L
     if marks != sorted(marks) or call.traced:
         return None
     return [end - start for start, end in zip(marks, marks[1:])]
+
+
+def _several(batches: List[Rows], reductions: Rows) -> bool:
+    """Whether a call did more than one step does: what comes between two reductions is an optimizer's and compute, by turns."""
+    return len(reductions) > 1 or any(len(rows) > 1 for rows in batches)
+
+
+def _exposed_alone(step: Held, batches: List[Rows], reductions: Rows, samples: int) -> Tuple[int, ...]:
+    """The ring's numbers of a step with several reductions: times of which one was under way, and the wait for a single batch."""
+    wait, exposed = UNSEEN, UNSEEN
+    if step.reduced and not any(call.traced for call in step.calls):
+        if [len(rows) for rows in batches] == [1] * len(batches):
+            wait = max(step.numbers[5], 0) + sum(_since(call, rows[0][0]) for call, rows in zip(step.calls, batches))
+        exposed = max(step.numbers[7], 0) + int(_covered_s(reductions) * 1e9)
+    return (*step.numbers[:5], wait, UNSEEN, exposed, UNSEEN, samples or step.numbers[9], step.numbers[10])
+
+
+def _covered_s(spans: Rows) -> float:
+    """Seconds that at least one of the spans covers."""
+    covered = until = 0.0
+    for begun, ended in sorted(spans):
+        covered += max(0.0, ended - max(begun, until))
+        until = max(until, ended)
+    return covered
 
 
 def _since(call: Call, wall_s: float) -> int:

@@ -25,7 +25,7 @@ def install(basics: ModuleType) -> None:
 def _timed_init(original: Function) -> Function:
     def init(self: Any, *args: Any, **kwargs: Any) -> Any:
         this = worker.become()
-        if this is None or not this.timer.thread:
+        if this is None or not this.timer.thread or this.initialised:
             return original(self, *args, **kwargs)
         start = monotonic_ns()
         this.timer.attempt("rendezvous", lambda: before_init(this, start))

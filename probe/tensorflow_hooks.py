@@ -7,6 +7,7 @@ from threading import get_ident
 from types import ModuleType
 from typing import Any, Callable, Iterator, List, Optional
 
+from .graph_clocks import NO_KERNELS, Taken
 from .graph_times import Call, GraphTimes, wall_s
 from .hot import NO_GRAPH, PLAIN, TRACING, timed_calls
 from .patching import Function, cut, wrap
@@ -18,6 +19,8 @@ NEVER_REDUCED = (
     "Horovod counted the end of the data as a pass, and so beyond backward_passes_per_step: "
     "it neither reduces nor applies gradients any more"
 )
+
+TRACED_ALONE = "a graph that reduces gradients was traced without a call (to save it, say): calls of it alone are not seen"
 
 
 def install(worker: Worker) -> None:
@@ -44,16 +47,13 @@ class Outermost:
     def __init__(self, function: Any) -> None:
         self.stack: List[Any] = [function]
         self.trains = False
-        self.batch: List[Any] = []
-        """Tensors of the batch that the graph took from its iterator."""
-        self.batch_noted = False
+        self.batch: Optional[Taken] = None
+        """What the graph took from its iterator, if no clock is there for it yet."""
 
-    def batch_to_note(self) -> List[Any]:
+    def batch_to_note(self) -> Optional[Taken]:
         """The batch, the first time that it is asked for."""
-        if self.batch_noted:
-            return []
-        self.batch_noted = True
-        return self.batch
+        batch, self.batch = self.batch, None
+        return batch
 
 
 class TensorFlowHooks:
@@ -123,7 +123,7 @@ class TensorFlowHooks:
             return reduced
         call = self._running()
         if call is None:
-            timer.unseen("step", "gradients are reduced outside of a tf.function")
+            timer.unseen("step", TRACED_ALONE)
             return reduce(grads)
         call.trains = True
         self._training.add(call.stack[0])
@@ -132,11 +132,29 @@ class TensorFlowHooks:
             timer.unsplit(reason)
             return reduce(grads)
         self._reduced.add(call.stack[0])
-        batch = call.batch_to_note()
-        if batch and batch[0].graph is not self.tf.compat.v1.get_default_graph():
-            self.times.clocks.note_batch(batch)
-            batch = []
-        return self.times.clocks.note_reduction(grads, reduce, batch)
+        return self._clocked(call, reduce, grads)
+
+    def _clocked(self, call: Outermost, reduce: Callable[[Any], Any], grads: Any) -> Any:
+        """Reduce with clocks around it. One that fails leaves what is reduced as it was."""
+        clocks, ready = self.times.clocks, None
+        result: Any = None
+
+        def before() -> None:
+            nonlocal ready
+            batch = call.batch_to_note()
+            if batch is not None:
+                clocks.note_batch(batch)
+            ready = clocks.ready(grads)
+
+        def after() -> None:
+            nonlocal result
+            result = clocks.reduced(ready, result)
+
+        self.timer.attempt("exposed_communication", before)
+        result = reduce(grads)
+        if ready is not None:
+            self.timer.attempt("exposed_communication", after)
+        return result
 
     def _why_not(self) -> str:
         """Why no clock can be put into the graph that is being traced; empty if it can."""
@@ -147,9 +165,12 @@ class TensorFlowHooks:
             return "compiled: XLA is on for all graphs"
         if tf.distribute.has_strategy():
             return "tf.distribute strategy"
-        if tf.config.list_physical_devices("GPU"):
+        if self._on_gpu():
             return "TensorFlow on a GPU: the clock would run ahead of the kernels"
-        return ""
+        return "" if self.times.clocks.possible() else NO_KERNELS
+
+    def _on_gpu(self) -> bool:
+        return bool(self.tf.config.get_visible_devices("GPU"))
 
     # Calls of functions
 
@@ -197,7 +218,7 @@ class TensorFlowHooks:
         call.stack.append(function)
         if getattr(function, "_jit_compile", False):
             batch = call.batch_to_note()
-            if batch:
+            if batch is not None and self.times.clocks.possible():
                 self.timer.attempt("samples", lambda: self.times.clocks.note_batch(batch))
         try:
             return original(function, *args, **kwargs)
@@ -330,10 +351,7 @@ class TensorFlowHooks:
             if not tf.executing_eagerly():
                 batch = original(iterator)
                 call = self._running()
-                if call is not None:
-                    call.batch = [t for t in tf.nest.flatten(batch) if isinstance(t, tf.Tensor)]
-                    call.batch_noted = False
-                return batch
+                return batch if call is None else self._taken(call, batch)
             timer.batch_wanted(id(iterator))
             try:
                 batch = original(iterator)
@@ -344,6 +362,21 @@ class TensorFlowHooks:
             return batch
 
         return __next__
+
+    def _taken(self, call: Outermost, batch: Any) -> Any:
+        """A graph took a batch: remember it, and give the script what can be made to wait for a clock.
+
+        Not where there is a GPU, to which it would be copied for it.
+        """
+        given = batch
+
+        def take() -> None:
+            nonlocal given
+            taken, given = self.times.clocks.take(batch, hold=not self._on_gpu())
+            call.batch = taken if taken.tensors else None
+
+        self.timer.attempt("input_wait", take)
+        return given
 
     def _count(self, batch: Any) -> int:
         tensors = self.tf.nest.flatten(batch)

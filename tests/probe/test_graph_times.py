@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from distmon.probe.graph_times import LOST, NO_ITERATOR, UNCOUNTED, Call, GraphTimes
+from distmon.probe.graph_times import LOST, NO_ITERATOR, NOTHING_REDUCED, UNCOUNTED, Call, GraphTimes
 from distmon.probe.ring import UNSEEN, Message, RingReader, RingWriter, Step
 from distmon.probe.steps import INPUT_WAIT, StepTimer
 from distmon.probe.tensorflow_hooks import NEVER_REDUCED, TensorFlowHooks
@@ -41,7 +41,8 @@ class Graph:
         directory.chmod(0o700)
         self.timer = StepTimer(RingWriter.create(str(directory), 64, host="h"))
         self.times = GraphTimes(None, self.timer)
-        self.times._clocks = self.clocks = Clocks()
+        self.clocks = Clocks()
+        self.times.clocks = self.clocks  # type: ignore[assignment]
         (path,) = directory.glob("*.ring")
         self.reader = RingReader(str(path))
 
@@ -96,13 +97,13 @@ def test_rows_of_a_call_that_failed_belong_to_no_step(graph: Graph) -> None:
     assert graph.read() == ([(10, 10, 10, 70, 8), (20, 30, 40, 10, 8)], {})
 
 
-def test_a_step_whose_rows_are_lost_says_so_and_the_next_is_whole(graph: Graph) -> None:
+def test_a_step_without_a_reduction_says_so_and_the_next_is_whole(graph: Graph) -> None:
     graph.clocks.both(2.02, 2.05, 2.09)
     graph.hold(0, call(1.0))
     graph.hold(1, call(2.0))
     steps, reasons = graph.read()
     assert steps == [(None, None, None, None, None), (20, 30, 40, 10, 8)]
-    assert reasons["compute"] == reasons["exposed_communication"] == reasons["optimizer"] == LOST
+    assert reasons["compute"] == reasons["exposed_communication"] == reasons["optimizer"] == NOTHING_REDUCED
 
 
 def test_a_step_that_traced_has_samples_and_no_split(graph: Graph) -> None:
