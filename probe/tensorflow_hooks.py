@@ -76,6 +76,7 @@ class TensorFlowHooks:
         self._counter: Any = None
         self._plain: Callable[[], Any] = lambda: None
         """The function of which each call is a step."""
+        self._seeds_apart = hasattr(sys.modules.get("tensorflow.python.framework.random_seed"), "_graph_to_seed_dict")
         self._busy = False
         """An eager reduction or optimizer step runs; functions called by it are its own."""
 
@@ -366,13 +367,14 @@ class TensorFlowHooks:
     def _taken(self, call: Outermost, batch: Any) -> Any:
         """A graph took a batch: remember it, and give the script what can be made to wait for a clock.
 
-        Not where there is a GPU, to which it would be copied for it.
+        Not where there is a GPU, to which it would be copied for it, nor in a TensorFlow that seeds random ops by how many ops
+        came before them.
         """
-        given = batch
+        given, hold = batch, self._seeds_apart and not self._on_gpu()
 
         def take() -> None:
             nonlocal given
-            taken, given = self.times.clocks.take(batch, hold=not self._on_gpu())
+            taken, given = self.times.clocks.take(batch, hold)
             call.batch = taken if taken.tensors else None
 
         self.timer.attempt("input_wait", take)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from distmon.probe.graph_times import LOST, NO_ITERATOR, NOTHING_REDUCED, UNCOUNTED, Call, GraphTimes
+from distmon.probe.graph_times import LOST, NO_ITERATOR, NOTHING_REDUCED, SEVERAL, UNCOUNTED, Call, GraphTimes
 from distmon.probe.ring import UNSEEN, Message, RingReader, RingWriter, Step
 from distmon.probe.steps import INPUT_WAIT, StepTimer
 from distmon.probe.tensorflow_hooks import NEVER_REDUCED, TensorFlowHooks
@@ -104,6 +104,36 @@ def test_a_step_without_a_reduction_says_so_and_the_next_is_whole(graph: Graph) 
     steps, reasons = graph.read()
     assert steps == [(None, None, None, None, None), (20, 30, 40, 10, 8)]
     assert reasons["compute"] == reasons["exposed_communication"] == reasons["optimizer"] == NOTHING_REDUCED
+
+
+def test_readings_out_of_order_are_no_split(graph: Graph) -> None:
+    graph.clocks.both(1.06, 1.05, 1.09)
+    graph.clocks.both(2.02, 2.05, 2.09)
+    graph.hold(0, call(1.0))
+    graph.hold(1, call(2.0))
+    steps, reasons = graph.read()
+    assert steps == [(None, None, None, None, 8), (20, 30, 40, 10, 8)]
+    assert reasons["compute"] == reasons["input_wait"] == LOST
+
+
+def test_time_with_a_reduction_under_way_is_counted_once(graph: Graph) -> None:
+    graph.clocks.batch(1.01)
+    for begun, ended in ((1.02, 1.05), (1.03, 1.04), (1.04, 1.06), (1.08, 1.09)):
+        graph.clocks.reduction(begun, ended)
+    graph.plain(0, 1.0, 100 * MS)
+    steps, reasons = graph.read()
+    assert steps == [(10, None, 50, None, 8)]
+    assert reasons["compute"] == reasons["optimizer"] == SEVERAL
+
+
+def test_calls_that_reduced_twice_and_never_are_told_apart(graph: Graph) -> None:
+    graph.clocks.batch(1.01)
+    graph.clocks.reduction(1.02, 1.03)
+    graph.clocks.reduction(1.04, 1.05)
+    graph.clocks.batch(2.01)
+    graph.plain(0, 1.0, 100 * MS)
+    graph.plain(1, 2.0, 100 * MS)
+    assert graph.read()[0] == [(10, None, 20, None, 8), (10, None, None, None, 8)]
 
 
 def test_a_step_that_traced_has_samples_and_no_split(graph: Graph) -> None:
