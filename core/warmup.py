@@ -37,6 +37,8 @@ _HELD = 0.2
 """A level that held for this share of the steps, from one moment to where it holds for good, holds since that moment."""
 _DRIFT_LEVELS = 4
 """So many levels, each slower than the last, are a drift."""
+_DRIFT_ERRORS, _ON_THE_WAY = 3.0, 0.2
+"""The last third of a drift differs from the first by so many standard errors, of which the middle one has so much at least."""
 _MAX_CORRELATION = 0.8
 _SLACK = 0.1
 """The correlation that levels alone would feign is cut off at this much above what differences of steps allow."""
@@ -186,18 +188,36 @@ def _last_level(logs: list[float]) -> _Found:
     if found.shape == "flat" and len(logs) < _FEW and _spread(logs, own) > _WIDEST * math.sqrt(apart):
         levels = _levels(logs, apart, 1.0)
         found = levels.found()
-    if (found.shape == "flat" and not found.spells) or levels.mixed(logs) < _MIXED:
+    if found.shape == "flat" and not found.spells:
+        return _Found("no_steady_state") if _drifts(logs, math.pi / 2 * own * factor, _median) else found
+    if levels.mixed(logs) < _MIXED:
         return found
     reach = 4 * math.sqrt(own)
     low, high = min(levels.values) - reach, max(levels.values) + reach
     cut = [min(max(value, low), high) for value in logs]
-    return _levels(cut, *_noise(cut, spread_out=True), spread_out=True).found()
+    own, factor = _noise(cut, spread_out=True)
+    found = _levels(cut, own, factor, spread_out=True).found()
+    drifts = found.shape == "flat" and not found.spells and _drifts(cut, own * factor, fmean)
+    return _Found("no_steady_state") if drifts else found
 
 
 def _alternates(logs: list[float]) -> bool:
     """Whether every other step is of its own level."""
     one, two = (sorted(abs(b - a) for a, b in zip(logs, logs[lag:], strict=False)) for lag in (1, 2))
     return (quantile(one, 0.25) or 0.0) > 2 * (quantile(two, 0.75) or 0.0)
+
+
+def _drifts(logs: list[float], variance: float, centre: Callable[[Sequence[float]], float]) -> bool:
+    """Whether a series without levels that are far enough apart goes one way all along: by the centres of its thirds.
+
+    A centre of n steps has an error of the root of `variance` / n.
+    """
+    third = len(logs) // 3
+    first, middle, last = (centre(logs[place * third : (place + 1) * third]) for place in range(3))
+    rise = last - first
+    if abs(rise) < max(_DRIFT_ERRORS * math.sqrt(2 * variance / third), _SAME_LEVEL * max(1.0, _SHORT / len(logs))):
+        return False
+    return _ON_THE_WAY <= (middle - first) / rise <= 1 - _ON_THE_WAY
 
 
 def _spread(logs: list[float], own: float) -> float:

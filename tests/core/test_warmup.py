@@ -93,6 +93,19 @@ def test_levels_in_turns_are_no_correlated_noise_in_a_run_of_50_steps() -> None:
     assert sum(unsteady[half:]) <= 0.02 * half
 
 
+def drifting(seed: int, noise: float, by: float, stalls: float = 0.03) -> list[float]:
+    """200 steps that go up by a share all along, with a scatter as large as half of that or more."""
+    rng = random.Random(seed)
+    return [0.1 * (1 + by * i / 200) * rng.lognormvariate(0, noise) * (3 if rng.random() < stalls else 1) for i in range(200)]
+
+
+def test_a_slow_drift_among_much_noise_is_seldom_called_flat_and_noise_alone_no_drift() -> None:
+    shapes = {noise: [find_warmup(drifting(seed, noise, 0.2)).shape for seed in range(7_000, 7_100)] for noise in (0.1, 0.15)}
+    assert shapes[0.1].count("flat") <= 5 and shapes[0.15].count("flat") <= 27
+    flat = [find_warmup(drifting(seed, noise, 0.0)).shape for noise in (0.03, 0.1, 0.15) for seed in range(7_000, 7_100)]
+    assert flat.count("no_steady_state") <= 0.01 * len(flat)
+
+
 def test_a_plateau_of_40_in_10_000_steps_is_found_within_a_tenth_of_a_second() -> None:
     values, _ = series("low_plateau", "heavy", 10_000, 0)
     begun = time.process_time()
