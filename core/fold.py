@@ -12,7 +12,7 @@ from typing import Any
 
 from distmon.core import events as ev
 from distmon.core.batches import Batch, aligned, told_by
-from distmon.core.clocks import Leap, certain_offset
+from distmon.core.clocks import certain_offset, moved, node_of
 from distmon.core.death import death
 from distmon.core.energy import add_power, jumped, settle
 from distmon.core.energy_trail import EnergyTrail
@@ -54,11 +54,9 @@ LONGEST_INTERVALS = 3
 def apply(state: SessionState, event: ev.AnyEvent) -> None:
     """Changes the state by what happened."""
     state.events += 1
-    leaps = len(state.clocks.leaps)
-    event = state.clocks.place(event)
+    if state.clock_offsets and (offset_s := state.clock_offsets.get(node_of(event))) is not None:
+        event = moved(event, offset_s)
     state.now = max(state.now, event.at)
-    if len(state.clocks.leaps) > leaps:
-        _say(state, event.at, "warning", leap_words(state, state.clocks.leaps[-1]))
     handler = _HANDLERS.get(type(event))
     if handler is not None:
         handler(state, event)
@@ -536,21 +534,13 @@ def _clock_offset_estimated(state: SessionState, event: ev.ClockOffsetEstimated)
     node = _node(state, event.node)
     node.clock_offset_s, node.clock_round_trip_s = event.offset_s, event.round_trip_s
     offset_s = certain_offset(event)
-    if offset_s is not None and event.node not in state.clocks.offsets:
+    if offset_s is None:
+        state.clock_offsets.pop(event.node, None)
+        return
+    if event.node not in state.clock_offsets:
         text = f"the clock of {node.host or event.node} differs by {-offset_s:+.3f} s; its times are shown on this machine's"
         _say(state, event.at, "info", text, None, node.host)
-    state.clocks.estimate(event)
-
-
-def leap_words(state: SessionState, leap: Leap) -> str:
-    """What a source's clock did, or what is missing of it."""
-    name = leap.source.partition("/")[0]
-    host = state.nodes[name].host if name in state.nodes else ""
-    whose = f"of {host or name}" if name else "of the recording"
-    by = f"{abs(leap.by_s) / 3600:.1f} h" if abs(leap.by_s) >= 3600 else f"{abs(leap.by_s):.0f} s"
-    if leap.by_s < 0:
-        return f"the clock {whose} was set back by {by}: its times go on from where they were"
-    return f"the times {whose} leap ahead by {by}: its clock was set, or nothing was told for so long"
+    state.clock_offsets[event.node] = offset_s
 
 
 def _gap_found(state: SessionState, event: ev.GapFound) -> None:

@@ -176,7 +176,7 @@ _Skew = tuple[NodeState, float, bool]
 def _skew(state: SessionState, node: NodeState) -> _Skew:
     if node.clock_set_at is not None and state.now - node.clock_set_at <= CLOCK_SET_TOLD_S:
         return node, node.clock_set_by_s, True
-    return node, -state.clocks.offsets.get(node.node, 0.0), False
+    return node, -state.clock_offsets.get(node.node, 0.0), False
 
 
 def _size(skew: _Skew) -> float:

@@ -7,7 +7,6 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from distmon.core.clocks import Clocks
 from distmon.core.elastic_state import ElasticState
 from distmon.core.energy_trail import EnergyTrail
 from distmon.core.epochs import Epoch
@@ -282,7 +281,8 @@ class SessionState:
     membership: list[MembershipChanged] = field(default_factory=list)
     elastic: ElasticState = field(default_factory=ElasticState)
     """Of a job whose ranks may come and go; empty else."""
-    clocks: Clocks = field(default_factory=Clocks)
+    clock_offsets: dict[str, float] = field(default_factory=dict)
+    """Node -> seconds that are added to its times, where its clock surely differs from the viewer's."""
     host_silences: list[HostSilence] = field(default_factory=list)
     gaps: list[GapFound] = field(default_factory=list)
     log: deque[LogEntry] = field(default_factory=lambda: deque(maxlen=LOG_LINES))

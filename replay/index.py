@@ -22,7 +22,7 @@ import msgspec
 
 from distmon.core import events as ev
 from distmon.core.batches import told_by
-from distmon.core.clocks import Clocks
+from distmon.core.clocks import aligned, note_offset
 from distmon.core.codec import UnknownKind
 from distmon.core.finding import CALM
 from distmon.core.moments import Moment, MomentKind, moment_of
@@ -117,7 +117,8 @@ class IndexWriter:
         self._size = 0
         self._grown: Index | None = None
         self._now = 0.0
-        self._clocks = Clocks()
+        self._offsets: dict[str, float] = {}
+        """Of nodes' clocks, as a state has them."""
         self._second = -1.0
         self._bytes_since_keyframe = 0
         self._keyframes = 0
@@ -149,9 +150,8 @@ class IndexWriter:
         self._bytes_since_keyframe += size
         if isinstance(event, UnknownKind):
             return
-        event = self._clocks.place(event)
-        if isinstance(event, ev.ClockOffsetEstimated):
-            self._clocks.estimate(event)
+        note_offset(event, self._offsets)
+        event = aligned(event, self._offsets)
         if event.at >= self._second + 1 and self._now:
             self._write(Second(self._now, position, self._steps))
             self._second = event.at

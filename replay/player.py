@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from copy import deepcopy
 from functools import partial
 from typing import NamedTuple
 
 from distmon.core.batches import told_by
-from distmon.core.clocks import Clocks
+from distmon.core.clocks import note_offset, time_of
 from distmon.core.codec import UnknownKind
 from distmon.core.errors import DistmonError
-from distmon.core.events import AnyEvent, ClockOffsetEstimated, SessionEnded
+from distmon.core.events import AnyEvent, SessionEnded
 from distmon.core.fold import apply
 from distmon.core.moments import Moment
 from distmon.core.pace import PacePoint
@@ -62,8 +61,8 @@ class Player:
         self._complete = False
         """Whether the session had ended in good order at the moment that is shown."""
         self._now = 0.0
-        self._clocks = Clocks()
-        """As the state of the moment has them."""
+        self._offsets: dict[str, float] = {}
+        """Of nodes' clocks, as the state of the moment has them."""
         self._target = self._start
         self._reached = True
         self._played_to = 0.0
@@ -189,12 +188,10 @@ class Player:
             self._may_grow = self._index.grows
             self._pending = self._reader.next()
         while self._pending is not None:
-            at = max(self._now, self._clocks.time_of(self._pending))
+            at = max(self._now, time_of(self._pending, self._offsets))
             if at > self._target:
                 break
-            self._clocks.place(self._pending)
-            if isinstance(self._pending, ClockOffsetEstimated):
-                self._clocks.estimate(self._pending)
+            note_offset(self._pending, self._offsets)
             event, self._pending, self._now = self._pending, self._reader.next(), at
             self._complete = self._complete or isinstance(event, SessionEnded)
             yield event
@@ -254,7 +251,7 @@ class Player:
         second = self._index.second_before_step(step)
         steps, now = second.steps, second.at
         for event in self._session.events(Notes(), second.position):
-            now = max(now, self._clocks.time_of(event))
+            now = max(now, time_of(event, self._offsets))
             told = sum(batch.steps for rank, _, batch in told_by(event) if rank == 0)
             steps += told
             if told and steps >= step:
@@ -269,7 +266,7 @@ class Player:
         """Pauses, then moves to the next (1) or the last (-1) moment at which something happened."""
         self.pause()
         if count > 0 and self._pending is not None and self._going is None:
-            self._target = max(self._now, self._clocks.time_of(self._pending), self._target)
+            self._target = max(self._now, time_of(self._pending, self._offsets), self._target)
         elif count < 0:
             self.seek(self._moment_before(self._now) - self._start)
 
@@ -301,14 +298,14 @@ class Player:
         with no_garbage_collection():
             state, position = self._index.start_for(at)
             reader = Reader(self._session, position)
-            while (event := reader.next()) is not None and state.clocks.time_of(event) <= at:
+            while (event := reader.next()) is not None and time_of(event, state.clock_offsets) <= at:
                 apply(state, event)
         return Arrival(state, reader, event)
 
     def _arrive(self, found: Arrival) -> None:
         self._reader.close()
         self._sought, self._reader, self._pending = found
-        self._clocks = deepcopy(found.state.clocks)
+        self._offsets = dict(found.state.clock_offsets)
         self._now, self._complete = max(found.state.now, self._start), found.state.complete
 
     def _arrive_if_there(self) -> None:
@@ -348,7 +345,7 @@ class Player:
         second = self._index.second_before(at)
         before = max(second.at, self._start)
         for event in self._session.events(Notes(), second.position):
-            if (there := self._clocks.time_of(event)) >= at:
+            if (there := time_of(event, self._offsets)) >= at:
                 break
             before = max(before, there)
         return before

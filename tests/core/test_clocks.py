@@ -5,17 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import msgspec
 import pytest
-from msgspec import structs
 
 from distmon.core import events as ev
-from distmon.core.clocks import Clocks, certain_offset, moved
+from distmon.core.clocks import aligned, certain_offset, moved, note_offset, time_of
 from distmon.core.events import AnyEvent, ClockOffsetEstimated, GpuReading, NodeSampled, SpanRecorded, StepsRecorded, Ticked
 from distmon.core.fold import apply
 from distmon.core.state import LOST_S, SessionState
-from distmon.core.synthetic import Script, session
-from distmon.replay.report.summarise import summarise
 from distmon.wire.clock import SteadyClock
 
 CASE = Path(__file__).parents[1] / "data" / "cases" / "RR-07"
@@ -149,48 +145,11 @@ def test_rr07_a_set_clock_neither_reorders_nor_makes_negative_times() -> None:
 
 
 def test_a_recordings_events_are_on_the_viewers_clock_from_the_estimate_on() -> None:
-    clocks = Clocks()
+    offsets: dict[str, float] = {}
     late = ev.NodeSampled(at=1030.0, stream="n/1", node="n", interval_s=1.0)
     other = ev.NodeSampled(at=1001.0, stream="m/1", node="m", interval_s=1.0)
-    assert clocks.time_of(late) == 1030.0
-    clocks.estimate(ev.ClockOffsetEstimated(at=1000.0, node="n", offset_s=-30.0, round_trip_s=0.001))
-    assert (clocks.time_of(late), clocks.time_of(other), clocks.place(late).at) == (1000.0, 1001.0, 1000.0)
-    clocks.estimate(ev.ClockOffsetEstimated(at=1001.0, node="n", offset_s=0.0, round_trip_s=0.001))
-    assert clocks.time_of(late) == 1030.0
-
-
-def test_an_estimate_after_a_clock_was_set_takes_the_place_of_what_was_taken_for_that() -> None:
-    clocks = Clocks()
-    for at, placed in ((1000.0, 1000.0), (8200.0, 8200.0)):
-        assert clocks.place(ev.NodeSampled(at=at, stream="n/1", node="n", interval_s=1.0)).at == placed
-    assert clocks.place(ev.NodeSampled(at=1001.0, stream="n/1", node="n", interval_s=1.0)).at == 8200.0
-    clocks.estimate(estimate("n", 7200.0))
-    assert clocks.place(ev.NodeSampled(at=1002.0, stream="n/1", node="n", interval_s=1.0)).at == 8202.0
-    assert [round(leap.by_s) for leap in clocks.leaps] == [7200, -7199]
-
-
-@pytest.mark.parametrize("streams", [False, True])
-@pytest.mark.parametrize(
-    ("by_s", "said"),
-    [(-2 * HOUR, "was set back by 2.0 h: its times go on from where they were"), (5 * HOUR, "leap ahead by 5.0 h: its clock")],
-)
-def test_a_foreign_recording_whose_times_leap_is_read_with_a_word_and_no_negative_time(
-    by_s: float, said: str, streams: bool
-) -> None:
-    """Half a minute in, all clocks leap: of a job of two nodes."""
-    state, plain = SessionState(), SessionState()
-    for event in session(Script(ranks=4, nodes=2, seconds=60)):
-        apply(plain, event)
-        stream = f"{node}/1" if streams and (node := getattr(event, "node", "")) else ""
-        leapt = moved(event, by_s) if event.at >= Script().start + 30 else event
-        apply(state, structs.replace(leapt, stream=stream))
-    report, right = summarise(state), summarise(plain)
-    assert report.duration_s is not None and right.duration_s is not None
-    assert report.duration_s == pytest.approx(right.duration_s + max(by_s, 0.0), abs=2.0)
-    assert all(value is None or value >= -0.01 for value in msgspec.structs.astuple(report.wall_split_s)[:-1])
-    assert all(span.duration_s >= 0 and span.training_s is not None and span.training_s >= 0 for span in report.epochs)
-    assert report.rank_seconds is not None and report.rank_seconds.total_rank_s > 0
-    assert report.throughput.session_mean_samples_per_s is not None
-    assert report.throughput.mean_samples_per_s == pytest.approx(right.throughput.mean_samples_per_s)
-    assert all((v.from_s or 0.0) >= 0 and (v.to_s or 0.0) >= (v.from_s or 0.0) for v in report.verdicts)
-    assert any(said in note for note in report.notes)
+    assert time_of(late, offsets) == 1030.0
+    note_offset(ev.ClockOffsetEstimated(at=1000.0, node="n", offset_s=-30.0, round_trip_s=0.001), offsets)
+    assert (time_of(late, offsets), time_of(other, offsets), aligned(late, offsets).at) == (1000.0, 1001.0, 1000.0)
+    note_offset(ev.ClockOffsetEstimated(at=1001.0, node="n", offset_s=0.0, round_trip_s=0.001), offsets)
+    assert time_of(late, offsets) == 1030.0
