@@ -47,7 +47,7 @@ is named."""
 _PLAIN, _STEP_DOUBT = 0.04, 2.5
 """So is one by so much of the step in nearly every step, beyond so much more than single steps vary by from one to the next."""
 _LASTS, _FALLS = 0.75, 0.97
-"""But not where it falls below so much of what it was, or the step does of the block before: ranks do not warm up alike."""
+"""But not where it falls below so much of what it was, or the step does from one block to the next: ranks do not warm up alike."""
 _MAX_PENDING = 1_024
 _BURST, _LEAST_BURST = 4.0, 0.05
 """A step is held up by a rank alone that comes later than the next one by so many usual margins, and by so much of the step."""

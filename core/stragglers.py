@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from distmon.core.arrivals import BLOCK, MANY_RANKS, Episode
+from distmon.core.arrivals import BLOCK, Episode
 from distmon.core.finding import REMEDIES, Pattern, Verdict, phase_words, since_start
 from distmon.core.joined import Joined, gain_of_cure, gain_without_transfer, is_bursty, joined, mean_band
 from distmon.core.measures import ALL_PHASES, RECENT, Split, split_of
@@ -13,7 +13,6 @@ from distmon.core.once import once
 from distmon.core.places import place_of, places_of
 from distmon.core.quantiles import median
 from distmon.core.readings import network_total
-from distmon.core.rotation import Rotation, passing, rotation
 from distmon.core.sequential import Shift, shares
 from distmon.core.state import SessionState
 from distmon.core.steps import RECENT_STEPS, Generation
@@ -21,14 +20,10 @@ from distmon.core.steps import RECENT_STEPS, Generation
 LEAST_LATENESS = 0.01
 """A rank that is late by less of the step is not worth a word."""
 PERSISTENT_STEPS = 200
-ROTATES = 0.20
-"""Of the step, waited for ranks that are late by turns, is worth a word; of two ranks the mean one waits for half of it."""
 BUSIER = 3.0
 """In an allreduce all hosts carry about the same: a host that carries so many times that has other traffic."""
 COMPARED_RANKS = 128
 """So many ranks tell well enough what a phase usually takes."""
-_TOLD = 8
-"""Ranks that are named, of those that are late by turns."""
 _CLEAR = 0.5
 """A phase that explains less of the lateness than this is named along with the next."""
 
@@ -39,10 +34,6 @@ def straggler_verdicts(state: SessionState, generation: Generation, *, in_full: 
     What is late now has no words and figures unless it is wanted in full: they rest on each step of all ranks.
     """
     late = {rank: shift for rank, shift in generation.arrivals.late_ranks().items() if shift.mean >= LEAST_LATENESS}
-    passing_by = passing(joined(generation), {rank: shift.since for rank, shift in late.items()}) if late else set()
-    late = {rank: shift for rank, shift in late.items() if rank not in passing_by}
-    if not late and (by_turns := _rotation(generation, named=bool(passing_by))) is not None:
-        return [_by_turns(state, generation, by_turns), *_past(state, generation, passing_by | by_turns.shares.keys())]
     found = joined(generation, min(shift.since for shift in late.values())) if late and in_full else None
     seen = {rank: _seen(found, rank, shift, late) for rank, shift in late.items()} if found is not None else {}
     late = {rank: shift for rank, shift in late.items() if rank not in seen or not seen[rank].is_over}
@@ -95,40 +86,6 @@ def _begin(late_ms: Sequence[float]) -> int:
             break
         begun += BLOCK
     return begun
-
-
-def _rotation(generation: Generation, *, named: bool) -> Rotation | None:
-    """Who is late by turns. Where the evidence has `named` no one, it has to cost ROTATES of the step, over the run too."""
-    arrivals = generation.arrivals
-    waiting = arrivals.waiting_ns / (arrivals.joined_ns * len(arrivals.ranks) or 1)
-    if not named and (waiting < ROTATES / 2 or len(arrivals.ranks) > MANY_RANKS):
-        return None
-    found = rotation(joined(generation))
-    return found if named or (found is not None and found.cost >= ROTATES and found.goes_round) else None
-
-
-def _by_turns(state: SessionState, generation: Generation, found: Rotation) -> Verdict:
-    """No one rank: the late one changes."""
-    told = [f"{rank} ({share:.0%})" for rank, share in list(found.shares.items())[:_TOLD]]
-    more = f" and {len(found.shares) - _TOLD} more" if len(found.shares) > _TOLD else ""
-    lead = min(generation.ranks)
-    return Verdict(
-        kind="straggler",
-        text=(
-            f"no one rank stays behind: the late one changes every few steps, over ranks {', '.join(told)}{more}; "
-            f"the others wait for it {found.cost:.1%} of the step"
-        ),
-        evidence=(
-            f"one rank came later than those on time by 5 % of the step or more in {found.held_up:,} of the {found.steps:,} "
-            f"steps from {found.first_step:,} on; in brackets are shares of what was waited for it"
-        ),
-        try_first="what all ranks share and meet by turns: batches of uneven size, garbage collection, other programs",
-        check="what is waited for the last rank (Communication in the report) falls, and the step by the gain",
-        pattern="bursty",
-        gain_percent=found.gain_percent,
-        from_s=_at(state, generation, lead, found.first_step),
-        to_s=_at(state, generation, lead, None),
-    )
 
 
 def _slow_nodes(

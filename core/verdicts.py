@@ -59,8 +59,6 @@ def troubles(state: SessionState, *, in_full: bool) -> list[Verdict]:
     if generation is None:
         return [v for v in (*grave, *others) if v]
     late = straggler_verdicts(state, generation, in_full=in_full)
-    if any(v.kind == "cpu_oversubscribed" for v in of_nodes):
-        late = [v for v in late if v.rank is not None or v.host]  # who is late by turns there waits for a core by turns
     if _too_few(generation):
         return [v for v in (*grave, *late, *others) if v]
     slow = slow_network(state, generation, in_full=in_full)

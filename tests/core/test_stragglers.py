@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-import re
 from array import array
 from collections.abc import Callable
 
@@ -126,31 +125,6 @@ def test_a_rank_that_is_very_late_from_the_first_step_on_is_named_before_the_noi
     job = Job(ranks)
     (late,) = job.run(40, lambda rank, step: 35.0 * (rank == 1))
     assert (late.rank, late.phase) == (1, "input_wait")
-
-
-@pytest.mark.parametrize("ranks", [2, 4])
-@pytest.mark.parametrize(("turn", "drawn"), [(1, False), (3, False), (10, False), (20, False), (1, True), (5, True)])
-def test_a_culprit_that_changes_every_few_steps_is_said_to_be_no_one_rank(ranks: int, turn: int, drawn: bool) -> None:
-    source = random.Random(8)
-    turns = [source.randrange(ranks) if drawn else number % ranks for number in range(600)]
-    late_by = 60.0 if ranks == 2 else 40.0
-    job = Job(ranks, stalls=0.0)
-    job.run(60, lambda rank, step: 0.0)
-    found = job.run(540, lambda rank, step: late_by * (rank == turns[step // turn]))
-    assert [late.rank for late in found] == [None]
-    assert found[0].text.startswith("no one rank stays behind: the late one changes every few steps, over ranks ")
-    parts = [int(part) for part in re.findall(r"[(](\d+)%[)]", found[0].text)]
-    assert len(parts) == ranks and sum(parts) == pytest.approx(100, abs=ranks)
-    assert not any(verdict.kind == "straggler" and verdict.rank is not None for verdict in verdicts(job.state))
-
-
-@pytest.mark.parametrize("ranks", [2, 4])
-def test_a_rank_that_stays_behind_is_named_while_others_are_late_by_turns(ranks: int) -> None:
-    source = random.Random(4)
-    turns = [source.randrange(ranks) for _ in range(600)]
-    job = Job(ranks, stalls=0.0)
-    found = job.run(600, lambda rank, step: 30.0 * (rank == 1 and step >= 100) + 12.0 * (rank == turns[step]))
-    assert [late.rank for late in found] == [1]
 
 
 @pytest.mark.parametrize("ranks", [2, 4, 16])

@@ -96,7 +96,7 @@ def test_a_standstill_that_is_a_restart_is_not_told_as_time_of_its_own() -> None
     state, held = followed([job, *batches[0], *waits, *batches[1], ev.JobEnded(at=1_090.5, exit_code=0)])
     found = {verdict.kind: verdict for verdict in summarise(state, held=held).verdicts}
     assert "restart took 30.0 s" in found["restart_dominated"].text
-    assert found["stall"].evidence.endswith("restarts that restart_dominated tells of, and is not to be added to them")
+    assert found["stall"].evidence.endswith("part of the restarts that restart_dominated tells of, and is not to be added to them")
 
 
 def steps_of_job(generation: int, begun: float) -> Iterator[ev.AnyEvent]:
