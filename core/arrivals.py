@@ -15,7 +15,6 @@ import math
 from array import array
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
-from itertools import pairwise
 from operator import sub
 
 from distmon.core.batches import UNKNOWN, USUAL, Batch, Int64s
@@ -44,10 +43,6 @@ _LEAST_BLOCKS, _LEAST_BLOCKS_OF_MEANS = 3, 4
 _FIRST_LOOK, _GROSS, _EARLY_DOUBT = 3, 0.1, 3.0
 """From so many settled blocks on, before the noise is known well, a lateness by so much of the step, beyond so much more noise,
 is named."""
-_PLAIN, _STEP_DOUBT = 0.04, 2.5
-"""So is one by so much of the step in nearly every step, beyond so much more than single steps vary by from one to the next."""
-_LASTS, _FALLS = 0.75, 0.97
-"""But not where it falls below so much of what it was, or the step does from one block to the next: ranks do not warm up alike."""
 _MAX_PENDING = 1_024
 _BURST, _LEAST_BURST = 4.0, 0.05
 """A step is held up by a rank alone that comes later than the next one by so many usual margins, and by so much of the step."""
@@ -144,11 +139,6 @@ class Arrivals:
     """Of the ranks' lateness by trimmed means, in the order of `ranks`; unused with many ranks."""
     mean_noise: Noise = field(default_factory=Noise)
     """Of their lateness by plain means."""
-    last_block_ns: int = 0
-    warms_up: bool = False
-    """Whether the steps of the last block were clearly shorter than those of the one before."""
-    step_noise: float = 0.0
-    """By which the lateness of the typical rank differs from step to step, as a share of it, mean over the first blocks."""
     usual_margin_ns: float = 0.0
     """By which the last rank comes later than the next, in the middle step of a block."""
     last_steps_ns: Floats = field(default_factory=lambda: array("d"))
@@ -250,18 +240,12 @@ class Arrivals:
         self.transfer_ns += transfer
         self.waiting_ns += sum(sums) - len(sums) * transfer
         self.weighed += 1
-        self.warms_up, self.last_block_ns = duration < _FALLS * self.last_block_ns, duration
         if self.weighed <= SKIPPED_BLOCKS:
             return
         self.last_steps_ns.append(duration / BLOCK)
         del self.last_steps_ns[: -_GROWN_BLOCKS - _BEFORE_BLOCKS]
         settled = self.weighed - SKIPPED_BLOCKS
-        trimmed = None
-        if rows is not None:
-            lateness = _lateness(rows)
-            trimmed = _trimmed_lateness(lateness, duration)
-            if settled <= CALIBRATION:
-                self.step_noise = averaged(self.step_noise, _step_change(lateness, duration), settled)
+        trimmed = _trimmed_lateness(rows, duration) if rows is not None else None
         held_up = self._held_up(rows, duration, settled) if rows is not None else set[int]()
         self._weigh_ranks(trimmed, _mean_lateness(sums, duration), held_up, settled)
         self._weigh_transfer(transfer / BLOCK, duration / BLOCK, settled)
@@ -279,24 +263,18 @@ class Arrivals:
         self.mean_noise.add(means, settled)
         if trimmed is not None:
             self.trimmed_noise.add(trimmed, settled)
-        if settled < _FIRST_LOOK and trimmed is None:
+        if settled < _FIRST_LOOK:
             return
         # Few blocks tell little of the noise: what is named then has to be far beyond it.
-        early = settled <= CALIBRATION
-        least, plain, doubt = (_GROSS, _PLAIN, _EARLY_DOUBT) if early else (SHIFTS[0] / 2, SHIFTS[0] / 2, 1.0)
+        least, doubt = (SHIFTS[0] / 2, 1.0) if settled > CALIBRATION else (_GROSS, _EARLY_DOUBT)
         alarm, noise, held = alarm_level(len(means)), doubt * self.mean_noise.deviation, len(held_up)
-        trimmed_noise = self._trimmed_deviation(early) if trimmed is not None else 0.0
         suspects = self.suspects
         for place, (rank, mean) in enumerate(zip(self.ranks, means, strict=True)):
-            if mean <= least and rank not in suspects and (trimmed is None or (trimmed[place] <= plain and place not in held_up)):
+            if mean <= least and rank not in suspects and (trimmed is None or (trimmed[place] <= least and place not in held_up)):
                 continue
             found, arrival = scores(mean, noise, alarm, _LEAST_BLOCKS_OF_MEANS), self.ranks[rank]
-            if settled < _FIRST_LOOK or (early and mean <= _GROSS):
-                found = [min(score, 0.0) for score in found]
             if trimmed is not None:
-                found += scores(trimmed[place], trimmed_noise, alarm, _LEAST_BLOCKS)
-                if early and (self.warms_up or trimmed[place] < _LASTS * arrival.late.mean):
-                    found = [min(score, 0.0) for score in found]
+                found += scores(trimmed[place], doubt * self.trimmed_noise.deviation, alarm, _LEAST_BLOCKS)
                 own = place in held_up
                 score = arrival.burst_score(own, held - own, len(means), self.blocks, alarm)
                 self._tested(arrival.bursts, rank, mean, [score], alarm)
@@ -307,11 +285,6 @@ class Arrivals:
                 suspects.add(rank)
             else:
                 suspects.discard(rank)
-
-    def _trimmed_deviation(self, early: bool) -> float:
-        """Of trimmed means; while blocks are few, what single steps vary by tells more of it than blocks do."""
-        known = self.trimmed_noise.deviation
-        return max(known, _STEP_DOUBT * self.step_noise * math.sqrt(math.pi / BLOCK) / 2) if early else known
 
     def _weigh_transfer(self, transfer: float, step: float, settled: int) -> None:
         """Nanoseconds of a mean step of the block. As a share of that step it would seem longer where compute gets faster."""
@@ -364,25 +337,14 @@ def _mean_lateness(sums: list[int], duration: int) -> Shares:
     return array("d", [(usual - own) / duration for own in sums])
 
 
-def _lateness(rows: list[Int64s]) -> list[list[float]]:
-    """The same step by step, in nanoseconds, of each rank; of two ranks that of the first, which is the other's with its sign."""
+def _trimmed_lateness(rows: list[Int64s], duration: int) -> Shares:
+    """The same step by step, the largest and the least of the block left out."""
+    scale = len(rows[0]) / duration
     if len(rows) == 2:
-        return [list(map(sub, rows[1], rows[0]))]
+        value = _trimmed_mean(sorted(map(sub, rows[1], rows[0]))) * scale
+        return array("d", (value, -value))
     usual = [median(step) or 0.0 for step in zip(*rows, strict=True)]
-    return [list(map(sub, usual, row)) for row in rows]
-
-
-def _trimmed_lateness(lateness: list[list[float]], duration: int) -> Shares:
-    """The mean of each rank as a share of the step, the largest and the least of the block left out."""
-    scale = len(lateness[0]) / duration
-    found = [_trimmed_mean(sorted(row)) * scale for row in lateness]
-    return array("d", found if len(found) > 1 else (found[0], -found[0]))
-
-
-def _step_change(lateness: list[list[float]], duration: int) -> float:
-    """How far the lateness of the typical rank moves from one step to the next, as a share of the step."""
-    changes = [sum(abs(b - a) for a, b in pairwise(row)) / (len(row) - 1) for row in lateness]
-    return (median(changes) or 0.0) * len(lateness[0]) / duration
+    return array("d", [_trimmed_mean(sorted(map(sub, usual, row))) * scale for row in rows])
 
 
 def _trimmed_mean(ordered: Sequence[float]) -> float:

@@ -166,9 +166,7 @@ def _straggler(
 
 def _phases(generation: Generation, rank: int, shift: Shift) -> tuple[str | None, str]:
     """The phase that exceeds that of the others most, and in words the phases that explain the lateness."""
-    since = generation.arrivals.next_step - shift.since
-    # What came before a lateness from the start on is warm-up, which says nothing of it.
-    count = min(since if shift.since < RECENT else max(since, RECENT), RECENT_STEPS)
+    count = min(max(generation.arrivals.next_step - shift.since, RECENT), RECENT_STEPS)
     own = split_of(generation.ranks[rank].last_sums(count))
     if own is None:
         return None, "a phase that was not seen"

@@ -56,16 +56,13 @@ def troubles(state: SessionState, *, in_full: bool) -> list[Verdict]:
     stands = standstill(state, generation) if lost is None or lost.kind == "below_capacity" else None
     grave = [lost, stands, *held, silent_agents(state)]
     others = [*(v for v in of_nodes if v not in held), clock_skew(state)]
-    if generation is None:
+    if generation is None or _too_few(generation):
         return [v for v in (*grave, *others) if v]
-    late = straggler_verdicts(state, generation, in_full=in_full)
-    if _too_few(generation):
-        return [v for v in (*grave, *late, *others) if v]
     slow = slow_network(state, generation, in_full=in_full)
     bound_before = generation.arrivals.usual_transfer >= BOUND_ON
     found = [
         *grave,
-        *late,
+        *straggler_verdicts(state, generation, in_full=in_full),
         slow,
         _input_bound(state, generation, in_full=in_full),
         None if slow and not bound_before else _communication_bound(state, generation, in_full=in_full),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 from array import array
 from collections.abc import Callable
@@ -125,28 +124,6 @@ def test_a_rank_that_is_very_late_from_the_first_step_on_is_named_before_the_noi
     job = Job(ranks)
     (late,) = job.run(40, lambda rank, step: 35.0 * (rank == 1))
     assert (late.rank, late.phase) == (1, "input_wait")
-
-
-@pytest.mark.parametrize("ranks", [2, 4, 16])
-@pytest.mark.parametrize("cause", ["input", "compute"])
-def test_a_small_delay_from_the_first_step_on_is_named_within_25_steps_and_the_look_after(ranks: int, cause: Cause) -> None:
-    for seed in range(3 if ranks < 16 else 1):
-        trial = Trial(cause, ranks=ranks, rank=1, size=0.08, onset=0, steps=100, seed=40 + seed)
-        last, named, _ = told(trial)
-        assert set(named) == {1} and named[1] <= 25 + 10
-        assert {(v.kind, v.rank, v.phase) for v in last} == trial.expected()
-
-
-@pytest.mark.parametrize("ranks", [2, 4])
-@pytest.mark.parametrize("steps", [3.0, 8.0, 12.0])
-def test_ranks_that_warm_up_differently_are_not_late(ranks: int, steps: float) -> None:
-    """Compute is longer at first, by up to twice, and comes down within so many steps, on each rank as it likes."""
-    source = random.Random(5)
-    for _ in range(5):
-        more = [(80 * source.uniform(0.2, 1.0), steps * source.uniform(0.7, 1.3)) for _ in range(ranks)]
-        job = Job(ranks, seed=source.randrange(1_000))
-        job.run(100, lambda rank, step, more=more: more[rank][0] * math.exp(-step / more[rank][1]))  # type: ignore[misc]
-        assert job.named == {}
 
 
 @pytest.mark.parametrize(
