@@ -4,7 +4,8 @@ A counter of energy is preferred to watts times time. Watts are samples: between
 any moment, an error of the difference times the interval over the root of 12; where they go up and down from one to the next,
 power does so between them too, and each may be off by as much as they differ. As a sample stands for the time before it, what
 the power rose by in all counts half. Samples that are all alike tell nothing of what was between them, and no error is made up.
-A counter is off by what it has not counted yet at the ends. Where nothing was measured no energy is made up: the joules are of the measured seconds, which are told beside them.
+A counter is off by what it has not counted yet at the ends. Where nothing was measured no energy is made up: the joules are of
+the measured seconds, which are told beside them.
 
 An epoch begins and ends within a reading, which is divided as if the power had not changed in it. Where it did so at that very
 moment, a counter's reading is off by the change times its length times f(1 - f), f being the share before; the watts of a
@@ -263,7 +264,9 @@ def _measured(
     error = _SIGMAS * math.sqrt(max(variance, 0.0))
     if lasted > 0:
         error = math.hypot(error, 2 * counted_share * joules / lasted * COUNTER_PERIOD_S)
-    return (joules, error or None) if error < joules or not joules else "between readings the power changes by too much for so short a time"
+    if error >= joules:
+        return "between readings the power changes by too much for so short a time"
+    return joules, error or None
 
 
 def _readings(node: NodeState) -> Iterable[Reading]:
@@ -277,7 +280,8 @@ def _readings(node: NodeState) -> Iterable[Reading]:
 
 
 def _reading(host: str, name: str, joules: float, seconds: float, series: PowerSeries, within: str) -> Reading:
-    rise_j = series.rise_j * series.readings / max(series.readings - 1, 1)  # before the first reading it went on as after
+    # Before the first reading it is taken to have gone on as after it.
+    rise_j = series.rise_j * series.readings / max(series.readings - 1, 1)
     error = math.hypot(_SIGMAS * math.sqrt(series.squares), series.ends) + abs(rise_j) / 2
     return Reading(
         node=host,

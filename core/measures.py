@@ -94,6 +94,13 @@ def current_generation(state: SessionState) -> Generation | None:
     return state.generations[max(numbers)] if numbers else None
 
 
+def forming_round(state: SessionState) -> int | None:
+    """The rendezvous round that has no step yet, while an earlier one has; None without one."""
+    last = max(state.generations, default=None)
+    trained = any(generation.ranks for generation in state.generations.values())
+    return last if last is not None and trained and not state.generations[last].ranks else None
+
+
 def step_series(generation: Generation) -> tuple[list[float], list[int]]:
     """Mean duration over ranks (s) and samples over ranks of each step that all ranks have reported; not to be changed.
 

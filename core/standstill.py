@@ -5,6 +5,7 @@ from __future__ import annotations
 from distmon.core.finding import Verdict, since_start
 from distmon.core.frozen import FROZEN, frozen_ranks, named
 from distmon.core.hangs import Hang, describe, patience_s, pause_of, stands_at
+from distmon.core.measures import forming_round
 from distmon.core.reach import hosts_out_of_reach, silent_nodes, unheard
 from distmon.core.state import SessionState
 from distmon.core.steps import Generation
@@ -35,7 +36,7 @@ def standstill(state: SessionState, generation: Generation | None) -> Verdict | 
         return _hang(state, hang)
     if silence > max(HOST_GONE_S, 5 * usual) and (paused := _pause(state, last)) is not None:
         return paused
-    if silence <= max(STALL_S, 5 * usual) or unheard(state, generation.ranks):
+    if silence <= max(STALL_S, 5 * usual) or unheard(state, generation.ranks) or forming_round(state) is not None:
         return None
     ended = sorted(n for n in generation.ranks if n in state.ranks and state.ranks[n].exit_code == 0)
     some = f"rank{'s' * (len(ended) > 1)} {', '.join(map(str, ended[:8]))} ended; " if ended else ""

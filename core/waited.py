@@ -9,9 +9,9 @@ from dataclasses import replace
 from msgspec import structs
 
 from distmon.core.intervals import Interval
-from distmon.core.measures import Throughput, current_generation, steady_totals, throughput
-from distmon.core.state import SessionState
-from distmon.core.steps import Generation
+from distmon.core.measures import Throughput, current_generation, steady_totals, steps_set_aside, throughput
+from distmon.core.state import SessionState, Span
+from distmon.core.steps import Generation, RankSteps
 
 _LEAST_WAITED = 0.005
 """Less than that is how evenly all evaluate."""
@@ -22,21 +22,49 @@ def waited_for_spans_s(state: SessionState, generation: Generation) -> dict[str,
     """Kind of span -> seconds of its steps in which each rank waited for the one whose were longest; empty of elastic jobs.
 
     The longer one cuts them out of its own step, and comes so much later to the allreduce. What comes after the last step of
-    any rank is waited for in none.
+    any rank is waited for in none, what comes before the steps that count in those that are set aside.
     """
     ends = [made.last_end for made in generation.ranks.values() if made.last_end is not None]
     if sum(bool(known.ranks) for known in state.generations.values()) != 1 or not ends:
         return {}
-    last, later = min(ends), defaultdict[tuple[str, int], float](float)
+    last, outside = min(ends), defaultdict[tuple[str, int], float](float)
+    aside = steps_set_aside(generation)
+    for number, spans in _spans_by_rank(state).items():
+        begins = _settled_at(generation.ranks[number], aside, spans) if number in generation.ranks else 0.0
+        for span in spans:
+            if span.started + span.duration_s > last or span.started < begins:
+                outside[span.span, number] += span.duration_s
+    spent = {
+        kind: [max(_told(state, number, kind) - outside.get((kind, number), 0.0), 0.0) for number in generation.ranks]
+        for kind in SPANS_WAITED_FOR
+    }
+    waited = {kind: [max(seconds) - one for one in seconds] for kind, seconds in spent.items()}
+    # One that saves while another evaluates is waited for no longer than the longer of the two takes.
+    sums = [math.fsum(rank) for rank in zip(*spent.values(), strict=True)]
+    found = [math.fsum(rank) for rank in zip(*waited.values(), strict=True)]
+    shares = [min(1.0, (max(sums) - own) / waits) if waits > 0 else 0.0 for own, waits in zip(sums, found, strict=True)]
+    return {
+        kind: {number: one * share for number, one, share in zip(generation.ranks, seconds, shares, strict=True)}
+        for kind, seconds in waited.items()
+    }
+
+
+def _spans_by_rank(state: SessionState) -> dict[int, list[Span]]:
+    found = defaultdict[int, list[Span]](list)
     for span in state.spans:
-        if span.started + span.duration_s > last:
-            later[span.span, span.rank] += span.duration_s
-    waited: dict[str, dict[int, float]] = {}
-    for kind in SPANS_WAITED_FOR:
-        own = {number: max(_told(state, number, kind) - later.get((kind, number), 0.0), 0.0) for number in generation.ranks}
-        longest = max(own.values())
-        waited[kind] = {number: longest - seconds for number, seconds in own.items()}
-    return waited
+        if span.span in SPANS_WAITED_FOR:
+            found[span.rank].append(span)
+    return found
+
+
+def _settled_at(made: RankSteps, aside: int, spans: list[Span]) -> float:
+    """When the first step of a rank began that is not set aside: what is waited for before lengthens none of those that count."""
+    begun = made.first_start or 0.0
+    at = begun + (made.totals.duration_ns - made.steady(aside).duration_ns) / 1e9
+    for span in spans:
+        if begun <= span.started < at:
+            at += span.duration_s
+    return at
 
 
 def mean_waited_s(state: SessionState, generation: Generation) -> float:

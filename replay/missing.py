@@ -27,12 +27,13 @@ class Missing:
 
     def pass_event(self, event: AnyEvent | UnknownKind) -> None:
         """The next one."""
-        if isinstance(event, GapFound):
-            self._told[node_of(event) if event.stream else event.node] += event.lost_records
         stream = event.stream
+        due = self._due.get(stream)
+        # An agent's own gap, in its place among the agent's numbers, is of what never had a number.
+        if isinstance(event, GapFound) and (not stream or (due is not None and event.seq > due)):
+            self._told[node_of(event) if stream else event.node] += event.lost_records
         if not stream:
             return
-        due = self._due.get(stream)
         if due is not None and event.seq > due:
             self._hole(stream, event.seq - due)
         if event.seq >= (due or 0) and (due is not None or not isinstance(event, _KEPT)):

@@ -58,9 +58,15 @@ AFTERWARDS = """<script>
     if (document.body.classList.contains("-closed")) { watch.disconnect(); look(); }
   });
   watch.observe(document.body, {attributes: true, attributeFilter: ["class"]});
+  const drawn = new MutationObserver(() => {
+    const keys = document.querySelector(".xterm-helper-textarea");
+    if (keys) { drawn.disconnect(); keys.focus(); }
+  });
+  drawn.observe(document.body, {childList: true, subtree: true});
 })();
 </script>"""
-"""At the end of the page: says why it shows nothing more, and comes back by itself where only the way to the server was lost."""
+"""At the end of the page: gives the screen the keys once it is there, says why it shows nothing more, and comes back by itself
+where only the way to the server was lost."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 

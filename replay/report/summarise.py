@@ -13,7 +13,6 @@ from distmon.core.energy import energy
 from distmon.core.epoch_throughput import EpochThroughput, epoch_throughputs
 from distmon.core.epochs import MOST_EPOCHS
 from distmon.core.finding import Verdict, key_of, why_no_gain
-from distmon.core.fold import leap_words
 from distmon.core.held import FindingsHeld, Held
 from distmon.core.loss_verdicts import hang_behind
 from distmon.core.overall import RankOverall, rank_overalls, throughput_interval
@@ -283,11 +282,15 @@ def _verdicts(state: SessionState, followed: FindingsHeld) -> list[model.Verdict
     ]
 
 
+_LOOK_S = 1.0
+"""By which a finding's time may be longer than what it is of: it is looked at so often."""
+
+
 def _within_restarts(state: SessionState, held: Held) -> Held:
     """A standstill that is the time of restarts says so: else who adds up findings would count it twice."""
     spans = [(_since(state, since), _since(state, to)) for since, to in restarts(state)]
-    begins, ends = (any(since <= at <= to for since, to in spans) for at in (held.from_s, held.to_s))
-    if held.verdict.kind != "stall" or not (begins and ends):
+    within = sum(max(0.0, min(to, held.to_s) - max(since, held.from_s)) for since, to in spans)
+    if held.verdict.kind != "stall" or held.seconds > within + _LOOK_S:
         return held
     told = "; this time is part of the restarts that restart_dominated tells of, and is not to be added to them"
     return replace(held, verdict=structs.replace(held.verdict, evidence=held.verdict.evidence + told))
@@ -357,14 +360,6 @@ def _summed_steps(state: SessionState) -> list[str]:
         f"{summed:,} of {steps:,} steps of single ranks came as sums of about a second: their times are means, which hide what "
         "a single step took and who was late; the agents' journals have each (distmon pull)"
     ]
-
-
-def _clock_leaps(state: SessionState) -> list[str]:
-    """Where on the session's time; one that a gap tells of is among the gaps."""
-    gaps = {gap.ended for gap in state.gaps}
-    told = [leap for leap in state.clocks.leaps if leap.by_s < 0 or leap.at not in gaps]
-    leaps = [f"{clean(leap_words(state, leap))} (at {seconds(_since(state, leap.at))})" for leap in told]
-    return leaps[:_TOLD] + [f"{count(len(leaps) - _TOLD, 'more leap')} of clocks"] * (len(leaps) > _TOLD)
 
 
 def _unknown_samples(state: SessionState) -> list[str]:
@@ -521,5 +516,5 @@ def _unnamed(state: SessionState) -> list[str]:
     ]
 
 
-_NOTES = (_import_warnings, _clock_leaps, _lost_output, _silent_nodes, _summed_steps, _unknown_samples, _waited, _unnamed)
+_NOTES = (_import_warnings, _lost_output, _silent_nodes, _summed_steps, _unknown_samples, _waited, _unnamed)
 """What may have to be said before any figure."""

@@ -495,3 +495,14 @@ def test_where_training_hung_before_an_operator_stopped_it_the_hang_is_told() ->
     assert ticks(state, 101, 105) is not None
     operator(state, 120.0, "SIGSTOP")
     assert told(state)[0].startswith("training hangs: rank 1 is in train.py:61 fetch")
+
+
+def test_a_round_that_forms_is_no_standstill() -> None:
+    """As its ranks meet and load what they need, no step can come."""
+    for forming in (False, True):
+        state = training(2)
+        if forming:
+            places = [ev.RankPlace(rank=rank, host="h", local_rank=rank) for rank in range(3)]
+            apply(state, ev.RanksAssigned(at=101.0, generation=1, world_size=3, places=places))
+        apply(state, ev.NodeSampled(at=130.0, node="n", interval_s=1.0))
+        assert ("stall" in {found.kind for found in verdicts(state)}) is not forming

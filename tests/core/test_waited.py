@@ -1,5 +1,7 @@
 """What ranks wait for while another evaluates alone is no step: speeds, books and communication are those of all evaluating."""
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 
@@ -21,12 +23,12 @@ EVALUATES_S = 2.0
 AFTER_STEP = 100
 
 
-def job(*, alone: bool) -> SessionState:
-    """Two ranks; the evaluation after step 100 is of both, or of rank 0 while rank 1 waits in its next step."""
+def job(*, alone: bool, after_step: int = AFTER_STEP) -> SessionState:
+    """Two ranks; the evaluation after a step is of both, or of rank 0 while rank 1 waits in its next step."""
     state = SessionState()
     told: set[int] = set()
     for event in session(Script(ranks=2, nodes=1, seconds=30, warmup_steps=0)):
-        if isinstance(event, ev.StepsRecorded) and event.first_step > AFTER_STEP and event.rank not in told:
+        if isinstance(event, ev.StepsRecorded) and event.first_step > after_step and event.rank not in told:
             told.add(event.rank)
             if event.rank == 0 or not alone:
                 begun = event.origin + event.start_ns[0] / 1e9 - EVALUATES_S
@@ -59,6 +61,25 @@ def test_speed_books_and_communication_do_not_hold_the_wait_for_one_that_evaluat
     found, whole = books(alone), books(all_of_them)
     assert found is not None and whole is not None
     assert found.parts["evaluation"] == pytest.approx(whole.parts["evaluation"], rel=0.01)
+
+
+def test_what_is_waited_for_in_steps_that_are_set_aside_is_no_part_of_those_that_count() -> None:
+    early = job(alone=True, after_step=-1)
+    generation = current_generation(early)
+    assert generation is not None
+    assert waited_for_spans_s(early, generation)["evaluation"] == {0: 0.0, 1: 0.0}
+    assert steady_throughput(early).mean == pytest.approx(steady_throughput(job(alone=False)).mean, rel=0.01)
+
+
+def test_one_that_saves_while_another_evaluates_is_not_waited_for_besides() -> None:
+    state = job(alone=False)
+    generation, span = current_generation(state), state.spans[-1]
+    assert generation is not None
+    state.spans[-1] = replace(span, span="checkpoint")
+    totals = state.ranks[span.rank].span_totals
+    totals["checkpoint"] = totals.pop("evaluation")
+    found = waited_for_spans_s(state, generation)
+    assert [seconds for waited in found.values() for seconds in waited.values()] == [0.0] * 4
 
 
 def test_what_comes_after_the_last_step_is_waited_for_in_none() -> None:

@@ -96,15 +96,29 @@ def test_a_standstill_that_is_a_restart_is_not_told_as_time_of_its_own() -> None
     state, held = followed([job, *batches[0], *waits, *batches[1], ev.JobEnded(at=1_090.5, exit_code=0)])
     found = {verdict.kind: verdict for verdict in summarise(state, held=held).verdicts}
     assert "restart took 30.0 s" in found["restart_dominated"].text
-    assert found["stall"].evidence.endswith("part of the restarts that restart_dominated tells of, and is not to be added to them")
+    assert found["stall"].evidence.endswith("restarts that restart_dominated tells of, and is not to be added to them")
 
 
-def steps_of_job(generation: int, begun: float) -> Iterator[ev.AnyEvent]:
+def test_a_hang_between_two_restarts_is_no_part_of_them() -> None:
+    """Restarts of half a minute, and a minute without a step within the generation between them."""
+    told: list[ev.AnyEvent] = [ev.JobStarted(at=999.0, job="j", command=["x"], np=1)]
+    spells = ((0, 1_000.0, 0, 30), (1, 1_060.0, 0, 60), (1, 1_150.0, 300, 30), (2, 1_210.0, 0, 0))
+    for generation, begun, first_step, silent in spells:
+        told += steps_of_job(generation, begun, first_step)
+        told += [ev.NodeSampled(at=begun + 30.0 + second, node="n", interval_s=1.0) for second in range(silent)]
+    state, held = followed([*told, ev.JobEnded(at=1_240.5, exit_code=0)])
+    found = {verdict.kind: verdict for verdict in summarise(state, held=held).verdicts}
+    assert "restart_dominated" in found
+    assert "is part of the restarts" not in found["stall"].evidence
+
+
+def steps_of_job(generation: int, begun: float, first_step: int = 0) -> Iterator[ev.AnyEvent]:
     """Of one rank, ten a second for half a minute."""
     for second in range(30):
         yield ev.StepsRecorded(
-            at=begun + second + 1, node="n", worker=f"w{generation}", rank=0, generation=generation, first_step=10 * second,
-            origin=begun + second, start_ns=[10**8 * i for i in range(10)], duration_ns=[10**8] * 10, samples=[8] * 10,
+            at=begun + second + 1, node="n", worker=f"w{generation}", rank=0, generation=generation,
+            first_step=first_step + 10 * second, origin=begun + second, start_ns=[10**8 * i for i in range(10)],
+            duration_ns=[10**8] * 10, samples=[8] * 10,
         )  # fmt: skip
 
 

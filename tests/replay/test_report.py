@@ -431,9 +431,10 @@ def test_a_comparison_gives_ratios_and_says_how_far_it_goes() -> None:
     text = to_text(sections_of_comparison(found))
     assert "these runs differ, whether others would is not told: throughput median of other is 3" in text
     same = compare([fast], [fast])
-    assert same.sizes[0].shown_percent is None and "would be shown" not in to_text(sections_of_comparison(same))
+    text = to_text(sections_of_comparison(same))
+    assert same.sizes[0].shown_percent is None and "would be shown" not in text
     assert same.intervals_overlap is True and same.sizes[0].verdict == "no difference shown"
-    assert "no difference shown within these runs: throughput median of other is 0.0 % higher" in to_text(sections_of_comparison(same))
+    assert "no difference shown within these runs: throughput median of other is 0.0 % higher" in text
 
 
 def failed(name: str, code: int, reason: Literal["failed", "stopped"] = "failed", *, steps: bool = True) -> Compared:
@@ -524,7 +525,8 @@ def test_energy_of_one_reading_has_no_error_and_says_so() -> None:
     found = summarise(read_once())
     assert found.energy is not None and found.energy.error_j is None and found.energy.readings[0].error_j is None
     assert found.reasons["energy.error_j"] == (
-        "watts that were read once, or were the same each time, do not tell how the power changed between: of package-0 on node-000, and of 1 more"
+        "watts that were read once, or were the same each time, do not tell how the power changed between: "
+        "of package-0 on node-000, and of 1 more"
     )
     assert "J (of watts that were read once, or were the same each time" in to_text(sections(found))
 

@@ -137,6 +137,15 @@ def test_lines_that_were_taken_out_are_counted_by_the_numbers_of_the_others(path
     assert build_index(open_session(path)).notes == [said]  # which a replay shows
 
 
+def test_a_gap_of_the_agents_own_tells_of_no_line(path: Path) -> None:
+    """What it lost, steps of a ring, never had a number."""
+    events = numbered(range(20, 32))
+    place = next(i for i, event in enumerate(events) if (event.stream, event.seq) == ("n/b/node", 5))
+    events[place] = ev.GapFound(at=5.0, stream="n/b/node", seq=5, node="n", started=4.0, ended=5.0, lost_records=50, cause="ring")
+    record(path, events)
+    assert read(path)[1].sentences() == ["12 lines are missing, as the numbers of the others tell: 12 of n"]
+
+
 def test_what_a_gap_tells_of_or_a_late_viewer_never_had_is_not_missing(tmp_path: Path) -> None:
     for name, events in (("a", numbered()), ("b", numbered(range(20, 32), gap=True)), ("c", numbered(late=True))):
         assert read(record(tmp_path / f"{name}.jsonl", events))[1].sentences() == []

@@ -42,6 +42,10 @@ ROW: Fields = {"rank": 12, "host": "node-003", "late": 29.9, "state": "slow"}
         ("host~^gpu", False),
         ("/n.de-0+3/", True),
         ("/a or b/", False),
+        ("/^12$/", True),  # each field, and the text, is a line of its own
+        ("/^node-003$/", True),
+        ("/12$/ /^slow/", True),
+        ("/12 node/", False),
         ("~nd3", True),
         ("~3dn", False),
         ("!slow", False),

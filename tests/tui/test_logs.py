@@ -16,6 +16,7 @@ from distmon.replay.player import Player
 from distmon.replay.recorder import Recorder
 from distmon.replay.session_file import open_session
 from distmon.tui.format import clock
+from distmon.tui.screens.logs import Logs
 from distmon.tui.theme import DARK
 from distmon.tui.view.logs import EVENT_FIELDS, Feed, Kept, event_line, full_output_line, line_in_full, output_line
 from distmon.tui.view_out import as_csv, as_tsv
@@ -260,6 +261,32 @@ async def test_a_line_that_only_the_recording_still_has_is_found(
         await app.workers.wait_for_complete()
         await pilot.pause()
         assert "no such line" in text_grid(app)[-1]
+    player.close()
+
+
+async def test_the_cursor_stays_on_its_line_when_the_filter_changes(open_app: OpenApp, settle: Settle, tmp_path: Path) -> None:
+    player = player_of_needle(tmp_path / "s.jsonl", 3)
+    player.pause()
+    player.seek(29.0)
+    async with open_app(player=player) as (app, pilot, _):
+        app.cockpit.go("logs")
+        page = app.cockpit.page
+        assert isinstance(page, Logs)
+        app.frame()
+        await settle(pilot)
+        await pilot.press("up", "up")
+        found = page.line()
+        assert found is not None
+        for text in (found.entry.text, ""):
+            page.set_filter(text)
+            app.frame()
+            await settle(pilot)
+            there = page.line()
+            assert there is not None and there.entry is found.entry
+        page.set_filter("no such text")
+        app.frame()
+        await settle(pilot)
+        assert page.line() is None and app.cockpit.cross is None
     player.close()
 
 

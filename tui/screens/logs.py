@@ -70,6 +70,8 @@ class LinesPage(Page):
         self.others = [self.details]
         self._shown_of: tuple[object, float, bool] = (None, 0.0, False)
         """The log that lines were last shown of, its moment, and whether it is that of what happens now."""
+        self._series: object = None
+        """Stands for the filter that the lines had passed then."""
         self._came_from: tuple[float, LogEntry | OutputLine] | None = None
         """The moment at which a line was opened, and that line, while it may be come back to."""
 
@@ -107,7 +109,7 @@ class LinesPage(Page):
             lines, notes = self.update_feed(facts)
             there = self._line_there(facts, was.entry, lines) if was is not None else None
             of_now = self._is_live or (self._shown_of[0] is facts.state.log and self._shown_of[2])
-            self._shown_of = facts.state.log, facts.state.now, of_now
+            self._shown_of, self._series = (facts.state.log, facts.state.now, of_now), lines.series
             text, rank = self.choices.filters.get("lines", ""), self.choices.only_rank
             words = told(text, problems=self.choices.problems, rank=rank)
             self.lines.hidden = all_hidden(words) if self.has_lines(facts) else ""
@@ -126,9 +128,13 @@ class LinesPage(Page):
     def _line_there(self, facts: Facts, was: LogEntry | OutputLine, lines: Lines[Any]) -> int | None:
         """After a jump, the line for the cursor: the last at that moment, on the way back the one that was left.
 
+        After another filter it is the one that it was on, or the last before that.
+
         None where there was no jump, or what happens now is followed.
         """
         (log, before, of_now), now = self._shown_of, facts.state.now
+        if log is facts.state.log and lines.series is not self._series:
+            return line_at(lines, was.at, was)
         if log is facts.state.log or self._is_live:
             return None
         if of_now and abs(now - before) < SAME_MOMENT_S:

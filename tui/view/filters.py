@@ -54,7 +54,7 @@ class Filter:
         """Whether a row passes; `text` is what there is of it besides its fields."""
         if not self.tests:
             return True
-        whole = f"{text} {' '.join([v for v in fields.values() if isinstance(v, str)])}".lower() if self.of_text else ""
+        whole = "\n".join([text, *[v for v in fields.values() if isinstance(v, str)]]).lower() if self.of_text else ""
         return all(test(fields, whole) for test in self.tests)
 
     def __bool__(self) -> bool:
@@ -159,7 +159,7 @@ def _term(word: str, names: tuple[str, ...]) -> _Test:
         test = _term(word[1:], names)
         return lambda fields, whole: not test(fields, whole)
     if _is_expression(word):
-        pattern = re.compile(word[1:-1], re.IGNORECASE)
+        pattern = re.compile(word[1:-1], re.IGNORECASE | re.MULTILINE)
         return lambda fields, whole: pattern.search(whole) is not None
     if word.startswith("~") and len(word) > 1:
         letters = re.compile(".*?".join(map(re.escape, word[1:].lower())))

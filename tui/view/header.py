@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from distmon.core.death import death
 from distmon.core.finding import CALM
 from distmon.core.loss_verdicts import hang_behind
+from distmon.core.measures import forming_round
 from distmon.core.printable import clean
 from distmon.core.state import JobState
 from distmon.tui.format import MISSING, clock, compact, duration, fit
@@ -112,7 +113,8 @@ def verdict(facts: Facts, palette: Palette, width: int) -> Line:
         return _failure(facts, palette)
     if _is_open_end(facts):
         return _open_end(facts, palette)
-    if job.status == "launching" and not any(verdict.kind == "stall" for verdict in facts.verdicts):
+    forms = job.status == "launching" or (job.status == "running" and forming_round(facts.state) is not None)
+    if forms and not any(verdict.kind in _BEFORE_A_LAUNCH for verdict in facts.verdicts):
         return _launching(facts, palette)
     if not facts.verdicts:
         return Line([(f" {STATES['idle']} ", style("muted")), (_nothing_found(facts), style("muted"))])
@@ -126,6 +128,10 @@ def verdict(facts: Facts, palette: Palette, width: int) -> Line:
     if room >= 16:
         line.add(lead, style("muted")).add(fit(clean(first.try_first), room).rstrip(), style("text"))
     return spread(line, more, width, style("text"))
+
+
+_BEFORE_A_LAUNCH = ("stall", "rank_died", "below_capacity", "agent_silent")
+"""Kinds that are more than how far a launch, or a new round, has come."""
 
 
 def _open_end(facts: Facts, palette: Palette) -> Line:

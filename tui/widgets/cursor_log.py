@@ -39,6 +39,7 @@ class CursorLog(LogView):
         """Take the lines that there are now; a cursor whose line is gone is taken away."""
         if self.cursor is not None and lines.index_of(self.cursor) is None:
             self.cursor = None
+            self.post_message(self.Selected(self, None))
         super().show(lines, note)
 
     def draw_body(self, width: int, height: int) -> list[Strip]:

@@ -167,6 +167,12 @@ class Panel(Canvas, can_focus=True):
         self._drag_bar(event)
 
     def on_mouse_up(self, event: events.MouseUp) -> None:
+        self._let_go()
+
+    def on_hide(self) -> None:
+        self._let_go()
+
+    def _let_go(self) -> None:
         if self._grabbed_at is not None:
             self._grabbed_at = None
             self.release_mouse()
