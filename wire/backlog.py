@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from typing import NamedTuple, Protocol
 
 from msgspec import Struct
@@ -13,6 +12,8 @@ DEFAULT_LIMIT_BYTES = 4 << 20
 LIMIT_WITH_STORE_BYTES = 512 << 10
 TARGET_BODY_BYTES = 128 * 1024
 MAX_KEPT = 4096
+_MOST_EVENTS = 4096
+"""In one frame."""
 
 
 class Numbered(NamedTuple):
@@ -79,8 +80,8 @@ class Backlog:
         self._store = store
         self.next_seq = store.next_seqs.get(name, 1) if store is not None else 1
         self._limit_bytes = limit_bytes
-        self._seqs: list[int] = []
         self._encoded: list[bytes] = []
+        """The last events; those before `_start` are gone."""
         self._start = 0
         self._bytes = 0
         self._kept = store.kept(name) if store is not None else {}
@@ -94,7 +95,6 @@ class Backlog:
             self._kept[keep] = (seq, encoded)
             if len(self._kept) > MAX_KEPT:
                 del self._kept[next(iter(self._kept))]
-        self._seqs.append(seq)
         self._encoded.append(encoded)
         self._bytes += len(encoded)
         while self._bytes > self._limit_bytes:
@@ -126,40 +126,46 @@ class Backlog:
         """
         if max(cursor, begin) >= self.next_seq:
             return None
-        if cursor < max(self._oldest_here, begin):
+        oldest_here = self._oldest_here
+        if cursor < max(oldest_here, begin):
             oldest = max(self.oldest_seq, begin)
             kept = sorted(Numbered(*item) for item in self._kept.values() if cursor <= item[0] < oldest)
             if kept:
-                return _joined(kept, history=True)
+                return _leading_run(kept, history=True)
             cursor = max(cursor, begin)
-        if cursor < self._oldest_here and self._store is not None:
+        if cursor < oldest_here and self._store is not None:
             stored = self._store.read(self.name, cursor, TARGET_BODY_BYTES)
-            if stored and stored[0].seq < self._oldest_here:
-                return _joined(stored, history=False)
-        first = bisect_left(self._seqs, cursor, self._start)
-        return _joined(list(map(Numbered, self._seqs[first : first + 4096], self._encoded[first : first + 4096])), history=False)
+            if stored and stored[0].seq < oldest_here:
+                return _leading_run(stored, history=False)
+        first = max(cursor, oldest_here)
+        place = first - self.next_seq + len(self._encoded)
+        events = self._encoded[place : place + _MOST_EVENTS]
+        return _slice(first, events, history=False) if events else None
 
     @property
     def _oldest_here(self) -> int:
         """`next_seq` when nothing is held in memory."""
-        return self._seqs[self._start] if self._start < len(self._seqs) else self.next_seq
+        return self.next_seq - len(self._encoded) + self._start
 
     def _drop_oldest(self) -> None:
         self._bytes -= len(self._encoded[self._start])
         self._encoded[self._start] = b""
         self._start += 1
-        if self._start > 64 and self._start * 2 > len(self._seqs):
-            del self._seqs[: self._start], self._encoded[: self._start]
+        if self._start > 64 and self._start * 2 > len(self._encoded):
+            del self._encoded[: self._start]
             self._start = 0
 
 
-def _joined(items: list[Numbered], *, history: bool) -> Slice | None:
-    """The leading run of consecutive numbers, up to the size of a frame, as one body."""
-    run: list[bytes] = []
-    size = 0
-    for item in items:
-        if item.seq != items[0].seq + len(run) or size >= TARGET_BODY_BYTES:
-            break
-        run.append(item.encoded)
-        size += len(item.encoded)
-    return Slice(items[0].seq, len(run), join_batch(run), history) if run else None
+def _leading_run(items: list[Numbered], *, history: bool) -> Slice:
+    """Of consecutive numbers."""
+    run = [item.encoded for place, item in enumerate(items) if item.seq == items[0].seq + place]
+    return _slice(items[0].seq, run, history=history)
+
+
+def _slice(seq: int, events: list[bytes], *, history: bool) -> Slice:
+    """As many as a frame holds."""
+    size = count = 0
+    while count < len(events) and size < TARGET_BODY_BYTES:
+        size += len(events[count])
+        count += 1
+    return Slice(seq, count, join_batch(events[:count]), history)

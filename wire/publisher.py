@@ -266,7 +266,8 @@ class Publisher:
                 if error.errno == zmq.EHOSTUNREACH:
                     return False
                 raise
-            viewer.cursors.update((name, piece.seq + piece.events) for name, piece in pieces)
+            for name, piece in pieces:
+                viewer.cursors[name] = piece.seq + piece.events
             viewer.sent += 1
             viewer.asked_ns = None
         return True
@@ -287,7 +288,8 @@ class Publisher:
                 break
             waiting.remove(backlog)
             if piece is not None:
-                waiting.append(backlog)
+                if piece.seq + piece.events < backlog.next_seq:
+                    waiting.append(backlog)
                 pieces.append((backlog.name, piece))
                 size += len(piece.body)
             if len(pieces) == viewer.bodies:
