@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from distmon.core.events import ClockStepped
 
-STEP_SHOWN_S = 0.05
+_STEP_SHOWN_NS = 50_000_000
 EXCHANGES_KEPT = 12
 _NEWS_S = 0.0005
 """A better estimate is told when it differs by more than this."""
@@ -42,8 +42,11 @@ class SteadyClock:
 
     def step(self, node: str) -> ClockStepped | None:
         """An event if the wall clock was set since the last call; the times given here go on as before."""
+        if abs(self._wall_ns() - self._monotonic_ns() - self._known_ns) < _STEP_SHOWN_NS:
+            return None
+        # Or what was interrupted between the two.
         by_ns = self._offset_ns() - self._known_ns
-        if abs(by_ns) < STEP_SHOWN_S * 1e9:
+        if abs(by_ns) < _STEP_SHOWN_NS:
             return None
         self._known_ns += by_ns
         return ClockStepped(at=self.now(), node=node, by_s=round(by_ns / 1e9, 6))

@@ -55,3 +55,19 @@ def test_a_small_correction_is_no_step() -> None:
     stepped = clock.step("n")
     assert stepped is not None
     assert stepped.by_s == 0.08
+
+
+def test_an_interruption_between_the_two_clocks_is_no_step() -> None:
+    clocks = Clocks()
+    interruptions = [0, 0, 0, SECOND]
+
+    def wall() -> int:
+        read = clocks.wall
+        if interruptions:
+            clocks.monotonic += interruptions[0]
+            clocks.wall += interruptions.pop(0)
+        return read
+
+    clock = SteadyClock(lambda: clocks.monotonic, wall)
+    assert clock.step("n") is None
+    assert interruptions == []
