@@ -65,7 +65,7 @@ class GpuRanks:
         """The same readings with the ranks on them. Thinks anew only when GPUs, processes or ranks have changed."""
         if not self._users:
             return gpus
-        key = [(gpu.uuid, gpu.index, gpu.instance, [process.pid for process in gpu.processes]) for gpu in gpus]
+        key = [(g.uuid, g.index, g.instance, [process.pid for process in g.processes] if g.processes else None) for g in gpus]
         if key != self._key:
             found, self._key = self._find(gpus), key
             self._rank_of_pid = found.rank_of_pid

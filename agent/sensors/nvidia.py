@@ -325,7 +325,10 @@ def _readings(row: _Row, condition: _Condition, fresh: Answer | None, now_ns: in
         notes=last.notes | _doubts(values, row.energy_mj) if values.get("utilization_percent") else last.notes,
         age_s=_ages(last, now_ns),
     )
-    return [whole, *[_instance_reading(row.index, instance, of, whole.age_s) for instance, of in last.instances]]
+    if not last.instances:
+        return [whole]
+    activity_age_s = round((now_ns - (last.slow_taken_ns or now_ns)) / 1e9, 3)
+    return [whole, *[_instance_reading(row.index, instance, of, activity_age_s) for instance, of in last.instances]]
 
 
 def _doubts(values: dict[str, Any], energy_mj: int | None) -> dict[str, str]:
@@ -339,7 +342,7 @@ def _doubts(values: dict[str, Any], energy_mj: int | None) -> dict[str, str]:
     return notes
 
 
-def _instance_reading(index: int, instance: Instance, values: dict[str, Any], ages: dict[str, float]) -> GpuReading:
+def _instance_reading(index: int, instance: Instance, values: dict[str, Any], activity_age_s: float) -> GpuReading:
     activity = {name: values[name] for name in _ACTIVITY if name in values}
     return GpuReading(
         index=index,
@@ -350,7 +353,7 @@ def _instance_reading(index: int, instance: Instance, values: dict[str, Any], ag
         memory_total_bytes=values.get("memory_total_bytes"),
         processes=_processes(values.get("processes", ())),
         unavailable=values["unavailable"] | _OF_AN_INSTANCE,
-        age_s={name: ages[_ACTIVITY[0]] for name in activity if _ACTIVITY[0] in ages},
+        age_s=dict.fromkeys(activity, activity_age_s) if activity_age_s else {},
         **activity,
     )
 

@@ -18,8 +18,9 @@ from typing import NamedTuple
 from distmon.agent.machine_code import native
 from distmon.agent.sensors.nvidia_device import NvidiaDevice
 
-_MOST_SLOW_AT_ONCE = 2
-"""Slow calls can take 40 ms a GPU; the next sample should not find the thread still at them."""
+_SLOW_WITHIN_S = 0.06
+"""No GPU is begun with later: slow calls can take 40 ms for each, and the next sample should not find the thread still at them.
+Where they are quick, all GPUs are asked at one wake-up."""
 
 
 class _Order(NamedTuple):
@@ -93,7 +94,7 @@ class Crew:
             if device in self.devices:
                 device.hear(now_ns, answer)
         self._called, self._owing = [], False
-        if any(device.is_slow_due(now_ns) for device in self.devices):
+        if now_ns >= min([device.slow_due_ns for device in self.devices]):
             self._order(_Order(now_ns, fast=False))
         return True
 
@@ -129,10 +130,12 @@ class Crew:
                         device.read(now_ns)
                 self._end()
                 self._answered.put(None)
-            due = [device for device in self.devices if device.is_slow_due(now_ns)]
-            for device in due[: _MOST_SLOW_AT_ONCE if self._settled else None]:
+            begun = time.monotonic()
+            for device in [device for device in self.devices if device.is_slow_due(now_ns)]:
                 if self._begin(device):
                     device.read_slow(now_ns)
+                if self._settled and time.monotonic() - begun >= _SLOW_WITHIN_S:
+                    break
             self._settled = True
             self._end()
             self._through += 1
@@ -158,6 +161,8 @@ def read_all(crews: list[Crew], now_ns: int, within_s: float, asked: list[Crew] 
     asked = [crew for crew in crews if crew.ask(now_ns)] if asked is None else asked
     deadline = time.monotonic() + within_s
     late = [crew for crew in crews if crew not in asked or not crew.wait(deadline)]
+    if not late:
+        return crews
     fresh = [Crew(others) for crew in late if (others := crew.split())]
     deadline = time.monotonic() + within_s
     for crew in fresh:

@@ -78,12 +78,16 @@ class NvidiaDevice:
         self._questions: Questions | None = None
         self._never: dict[str, str] = {}
         """Field -> why this GPU does not have it."""
+        self._never_fast: dict[str, str] = {}
+        """The same of what every sample needs."""
         self._counts: dict[str, tuple[int, int]] = {}
         """Field of a counter -> its last value and when."""
         self._slow_values: dict[str, Any] = {}
         self._slow_reasons: dict[str, str] = dict.fromkeys(_SLOW_FIELDS, _NOT_ASKED_YET)
         self._slow_taken_ns: int | None = None
         self._slow_readings = 0
+        self.slow_due_ns = 0
+        """When it is time for `read_slow`, unless it is lost."""
         self._instances: list[Instance] = []
         self._gpms: dict[int | None, Gpm] = {}
         """By number of the MIG instance, None for the whole GPU."""
@@ -115,8 +119,7 @@ class NvidiaDevice:
 
     def is_slow_due(self, now_ns: int) -> bool:
         """Whether it is time for `read_slow`."""
-        pause_ns = _SECOND_AFTER_NS if self._slow_readings == 1 else _SLOW_EVERY_NS
-        return not self._loss and (self._slow_taken_ns is None or now_ns - self._slow_taken_ns >= pause_ns)
+        return not self._loss and now_ns >= self.slow_due_ns
 
     @property
     def settled(self) -> bool:
@@ -137,14 +140,13 @@ class NvidiaDevice:
                 gpm.close()
 
     def _read(self, now_ns: int, answers: bytes | None = None) -> Answer:
-        answer = Answer(now_ns)
         try:
             if self._loss:
                 if now_ns - self._tried_ns < _TRY_AGAIN_NS:
                     return Answer(now_ns, loss=self._loss)
                 self._tried_ns = now_ns
                 self._find_again()
-            self._ask_fast(answer.values, answer.unavailable, answers)
+            answer = Answer(now_ns, *self._ask_fast(answers))
             if self._instances:
                 answer.instances = [(instance, self._read_instance(instance)) for instance in self._instances]
         except self._nvml.NVMLError as error:
@@ -154,7 +156,7 @@ class NvidiaDevice:
         self._loss = ""
         if answer.unavailable:
             answer.failure = _common_failure(answer)
-        self._share_memory(answer)
+            self._share_memory(answer)
         answer.slow_taken_ns, answer.slow_values = self._slow_taken_ns, self._slow_values
         answer.unavailable = self._slow_reasons | answer.unavailable
         answer.xids, self._xids = self._xids, []
@@ -166,22 +168,22 @@ class NvidiaDevice:
         self._nvml.nvmlDeviceGetUUID(self._handle)
         self._questions = None
         self._never.clear()
+        self._never_fast = {}
         self._counts.clear()
 
-    def _ask_fast(self, values: dict[str, Any], reasons: dict[str, str], answers: bytes | None) -> None:
-        """Fills in what every sample needs, and reasons where there is none. Raises NVMLError when the GPU is gone."""
+    def _ask_fast(self, answers: bytes | None) -> tuple[dict[str, Any], dict[str, str]]:
+        """What every sample needs, and reasons where there is none. Raises NVMLError when the GPU is gone."""
         never = self._never
         if self._questions is None:
             self._questions = Questions(self._nvml, self._handle, [call for call in FAST if call.fields[0] not in never])
         found, refusals = self._questions.ask() if answers is None else self._questions.told(answers)
-        values.update(found)
-        if not (refusals or never):
-            return
-        lasting = [call for call, code in refusals if self._refused(call.fields, self._nvml.NVMLError(code), reasons)]
-        if lasting:
-            self._questions.leave_out(lasting)
-        if never:
-            reasons.update([(name, never[name]) for name in _FAST_FIELDS if name in never])
+        reasons: dict[str, str] = {}
+        if refusals:
+            lasting = [call for call, code in refusals if self._refused(call.fields, self._nvml.NVMLError(code), reasons)]
+            if lasting:
+                self._questions.leave_out(lasting)
+                self._never_fast = {name: never[name] for name in _FAST_FIELDS if name in never}
+        return found, reasons | self._never_fast
 
     def _ask_slow(self, calls: Iterable[Call], values: dict[str, Any], reasons: dict[str, str]) -> None:
         """The same of the calls between samples."""
@@ -277,8 +279,10 @@ class NvidiaDevice:
             reasons["last_xid"] = self._never["last_xid"]
         reasons = {name: reason for name, reason in reasons.items() if values.get(name) is None}
         reasons.update([(name, _UNKNOWN) for name, value in values.items() if value is None and name not in reasons])
-        self._slow_values, self._slow_reasons, self._slow_taken_ns = values, reasons, now_ns
+        self._slow_values = {name: value for name, value in values.items() if value is not None}
+        self._slow_reasons, self._slow_taken_ns = reasons, now_ns
         self._slow_readings += 1
+        self.slow_due_ns = now_ns + (_SECOND_AFTER_NS if self._slow_readings == 1 else _SLOW_EVERY_NS)
 
     def _read_activity(self, values: dict[str, Any], reasons: dict[str, str]) -> None:
         """Of the whole GPU; of a GPU in instances, what each of them does. Raises NVMLError when the GPU is gone."""

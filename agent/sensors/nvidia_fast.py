@@ -134,14 +134,9 @@ class Questions:
         self._handle = _address(nvml, handle)
         self._bind([(call, 0) for call in calls])
 
-    @property
-    def packed(self) -> tuple[int, bytes]:
-        """The device and the questions for machine code, whose answers are for `told`."""
-        return self._handle, self._packed
-
     def ask(self) -> tuple[dict[str, Any], list[Refusal]]:
         """Values by field, and the calls that gave none."""
-        return self.told(self._ask_in_python() if native is None else native.ask_driver(self._handle, self._packed))
+        return self.told(self._ask_in_python() if native is None else native.ask_driver(*self.packed))
 
     def told(self, answers: bytes) -> tuple[dict[str, Any], list[Refusal]]:
         """The same of what machine code was answered."""
@@ -180,7 +175,9 @@ class Questions:
         forms = [call.forms[place] for call, place, _ in self._bound]
         pairs = zip(self._bound, forms, strict=True)
         addresses = ((_address(self._nvml, function), form) for (_, _, function), form in pairs)
-        self._packed = b"".join(_QUESTION.pack(address, form.argument, form.version) for address, form in addresses)
+        packed = b"".join(_QUESTION.pack(address, form.argument, form.version) for address, form in addresses)
+        self.packed = self._handle, packed
+        """The device and the questions for machine code, whose answers are for `told`."""
         self._layout = struct.Struct("@" + "".join(f"q{form.layout}{_ANSWER_BYTES - _size(form)}x" for form in forms))
         self._codes = [0, *accumulate(1 + form.numbers for form in forms)][: len(forms)]
         places = zip(self._bound, self._codes, strict=True)

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from distmon.agent.sampler import Sampler
-from distmon.agent.sensors import Source, nvidia_fast, nvidia_library
+from distmon.agent.sensors import Source, nvidia_crew, nvidia_fast, nvidia_library
 from distmon.agent.sensors.base import Reading, Roots
 from distmon.agent.sensors.nvidia import NvidiaSensor
 from distmon.core.events import AnyEvent, GpuProcess, GpuReading, NodeJoined, NodeSampled, NoticeGiven
@@ -297,6 +297,19 @@ def test_rates_of_links_come_from_counters_and_those_of_the_bus_from_watching_it
     assert (gpu.nvlink_received_bytes_per_s, gpu.nvlink_sent_bytes_per_s) == (3 * 1024, 4 * 1024)
     assert (gpu.pcie_received_bytes_per_s, gpu.pcie_sent_bytes_per_s) == (40e9, 20_000)
     assert gpu.age_s["pcie_sent_bytes_per_s"] == 1.0
+
+
+@pytest.mark.parametrize(("within_s", "at_once"), [(60.0, True), (0.0, False)])
+def test_gpus_are_asked_slow_things_at_one_wake_up_where_that_is_quick(
+    scenario: Scenario, play: Play, monkeypatch: pytest.MonkeyPatch, within_s: float, at_once: bool
+) -> None:
+    monkeypatch.setattr(nvidia_crew, "_SLOW_WITHIN_S", within_s)
+    for gpu in range(4):
+        scenario.add_gpu(gpu)
+    player = play(scenario, PATIENT_S)
+    for second in range(9):
+        gpus = player.gpus(second)
+    assert (len({gpu.age_s["power_limit_w"] for gpu in gpus}) == 1) == at_once
 
 
 def split(scenario: Scenario, index: int) -> None:
