@@ -104,7 +104,7 @@ class Intake:
         self._clock = clock
         self._sampler = sampler
         self._publisher = publisher
-        self._folders = {Path(folder): 0 for folder in folders}
+        self._folders = dict.fromkeys(folders, 0)
         """Folder -> its time of change when it was last listed."""
         self._rings: dict[Path, Ring] = {}
         self._refused: set[tuple[Path, int]] = set()
@@ -177,7 +177,7 @@ class Intake:
         for item in self._waiting:
             self._publisher.publish(RANK_STREAM, item.event, keep=item.keep)
         self._waiting.clear()
-        if self._publisher.commit(self._mark()):
+        if self._publisher.commit(self._mark()) and self._done:
             self._done = [memory for memory in self._done if not _removed(memory)]
 
     def _mark(self) -> bytes:
@@ -195,9 +195,9 @@ class Intake:
             ring.stacks.close()
         self._rings.clear()
 
-    def _look_for_rings(self, folder: Path) -> None:
+    def _look_for_rings(self, folder: str) -> None:
         try:
-            changed_ns = folder.stat().st_mtime_ns
+            changed_ns = os.stat(folder).st_mtime_ns  # noqa: PTH116
             # A change within the clock's grain of the last listing may have been missed by it.
             if changed_ns == self._folders[folder] and time.time_ns() - changed_ns > 2 * 10**9:
                 return
@@ -206,7 +206,7 @@ class Intake:
         except FileNotFoundError:
             return  # taken away at the job's end
         except OSError as error:
-            self._refuse(folder, 0, f"cannot look for rings in {folder}: {error.strerror}")
+            self._refuse(Path(folder), 0, f"cannot look for rings in {folder}: {error.strerror}")
             return
         for path, inode in sorted(found):
             if path not in self._rings and (path, inode) not in self._refused:

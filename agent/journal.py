@@ -77,7 +77,6 @@ class Journal:
         self._indexes: dict[int, _Index] = {}
         self._failed = False
         self._unwritten: deque[Commit] = deque()
-        self._unwritten_bytes = 0
         self._lock = self._take_lock()
         self._file = -1
         self._continues = False
@@ -105,9 +104,7 @@ class Journal:
     def write(self, parts: list[Part], mark: bytes, at: float) -> bool:
         """Adds a turn. False if it is not on disk (yet): there is no room, or the file system fails."""
         if parts or (mark and mark != self.mark):
-            commit = Commit(at, parts, mark)
-            self._unwritten.append(commit)
-            self._unwritten_bytes += _size(commit)
+            self._unwritten.append(Commit(at, parts, mark))
         written = self._write_waiting()
         if written:
             self._trim(at)
@@ -246,7 +243,7 @@ class Journal:
                 self._begin_segment()
             while self._unwritten:
                 self._append(self._unwritten[0])
-                self._unwritten_bytes -= _size(self._unwritten.popleft())
+                self._unwritten.popleft()
             if not self._continues:
                 self._set_continues()
         except OSError as error:
@@ -299,10 +296,11 @@ class Journal:
             text = f"the journal {self.folder} cannot be written: {error.strerror}; viewers still get what comes now"
             self.notices.append(("warning", text))
         self._continues, self._failed = False, True
-        while self._unwritten_bytes > MAX_UNWRITTEN_BYTES:
+        waiting = sum(map(_size, self._unwritten))
+        while waiting > MAX_UNWRITTEN_BYTES:
             dropped = self._unwritten.popleft()
             self.lost_events += sum(len(part.events) for part in dropped.parts)
-            self._unwritten_bytes -= _size(dropped)
+            waiting -= _size(dropped)
 
     def _set_continues(self) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC

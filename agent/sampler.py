@@ -134,14 +134,12 @@ class _Turn:
     def __init__(self, every_s: float) -> None:
         self._every_ns = int(every_s * 1e9)
         self._taken = 0
-        self._next_ns = 0
-
-    def due(self, now_ns: int) -> bool:
-        return self._taken < 2 or now_ns >= self._next_ns
+        self.due_ns = 0
 
     def take(self, now_ns: int) -> None:
         self._taken += 1
-        self._next_ns = now_ns + self._every_ns - _EARLY_NS
+        if self._taken > 1:
+            self.due_ns = now_ns + self._every_ns - _EARLY_NS
 
 
 class _Direct:
@@ -156,7 +154,7 @@ class _Direct:
 
     def result(self, now_ns: int) -> tuple[Reading, float]:
         """The reading and its age in seconds, 0 for one that was just taken."""
-        if self._turn.due(now_ns):
+        if now_ns >= self._turn.due_ns:
             self._turn.take(now_ns)
             self._last, self._read_ns = _read(self._sensor, now_ns), now_ns
             if self._last.notices:
@@ -185,7 +183,7 @@ class _Threaded:
 
     def start(self, now_ns: int) -> None:
         """Has it read, where it is time to."""
-        if not self._idle.is_set() or not self._turn.due(now_ns) or self._lacks_source(now_ns):
+        if not self._idle.is_set() or now_ns < self._turn.due_ns or self._lacks_source(now_ns):
             return
         self._turn.take(now_ns)
         self._asked_ns = now_ns

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
+from msgspec import Struct
+
 from distmon.agent.machine_code import native
 
 _READ_BYTES = 1 << 16
@@ -20,7 +22,7 @@ class Notice(NamedTuple):
     text: str
 
 
-class Reading(NamedTuple):
+class Reading(Struct, frozen=True):
     """A sensor's part of a NodeSampled: fields with their values, and fields without one with the reason."""
 
     values: dict[str, Any]
@@ -64,12 +66,13 @@ class KernelFile:
         self.fd = -1
         """Its descriptor, for machine code that reads many files in one call; -1 while it is not open."""
 
-    def read(self) -> bytes:
-        """The whole text. Raises OSError."""
+    def read(self, until: bytes = b"") -> bytes:
+        """The whole text, or what has `until` in it. Raises OSError."""
         if self.fd < 0:
             self.fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
-            return self._read_all()
+            data = os.pread(self.fd, _READ_BYTES, 0)
+            return data if len(data) < _PAGE_BYTES or (until and until in data) else self._with_rest(data)
         except OSError:
             self.close()
             raise
@@ -79,10 +82,7 @@ class KernelFile:
             os.close(self.fd)
             self.fd = -1
 
-    def _read_all(self) -> bytes:
-        data = os.pread(self.fd, _READ_BYTES, 0)
-        if len(data) < _PAGE_BYTES:
-            return data
+    def _with_rest(self, data: bytes) -> bytes:
         parts = [data]
         offset = len(data)
         while data:
@@ -125,8 +125,10 @@ def numbers_at_once(files: Sequence[KernelFile]) -> list[int | None]:
 
 def whole_numbers(files: Sequence[KernelFile]) -> list[int | None]:
     """The same for each; None also for what cannot be read."""
-    pairs = zip(files, numbers_at_once(files), strict=True)
-    return [_number_in(file) if number is None else number for file, number in pairs]
+    numbers = numbers_at_once(files)
+    if None in numbers:
+        return [_number_in(file) if number is None else number for file, number in zip(files, numbers, strict=True)]
+    return numbers
 
 
 def _number_in(file: KernelFile) -> int | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 import msgspec
 
@@ -12,6 +11,7 @@ from distmon.agent.sensors.base import KernelFile, Reading, Roots
 
 _NOT_YET = "no time has passed on the kernel's counters"
 _WHOLE_NODE = b"cpu "
+_AFTER_CORES = b"\nintr"
 _LINE = rb"^cpu(\d*) +(\d[\d ]*)"
 
 Ticks = dict[int, tuple[int, int]]
@@ -43,36 +43,33 @@ class CpuSensor:
         self._last: bytes | Ticks = b""
 
     def read(self, now_ns: int) -> Reading:
-        self._last, total, cores = usage(self._file.read(), self._last)
+        # The kernel makes the whole file anew for a second read, and what follows the cores costs it most.
+        self._last, total, cores = usage(self._file.read(until=_AFTER_CORES), self._last)
         missing = {"cpu_percent": _NOT_YET} if total is None else {}
         return Reading({"cpu_percent": total, "cores_percent": cores}, missing)
 
 
-class Usage(NamedTuple):
-    counted: bytes | Ticks
-    """For the next call."""
-    total: float | None
-    """Percent of the node, None where no time has passed."""
-    cores: list[float | None]
+Usage = tuple[bytes | Ticks, float | None, list[float | None]]
+"""What was counted, for the next call; percent of the node, None where no time has passed; of each core."""
 
 
 def usage(text: bytes, before: bytes | Ticks) -> Usage:
     """Of /proc/stat and of what was counted the last time: in machine code where that was built."""
     found = native.core_usage(text, before if isinstance(before, bytes) else b"") if native is not None else None
-    return usage_python(text, before if isinstance(before, dict) else {}) if found is None else Usage._make(found)
+    return usage_python(text, before if isinstance(before, dict) else {}) if found is None else found
 
 
 def usage_python(text: bytes, before: Ticks) -> Usage:
     """The same in Python."""
     now = parse(text)
     cores = [_busy_percent(before.get(core), now.get(core)) for core in range(max(now, default=-1) + 1)]
-    return Usage(now, _busy_percent(before.get(-1), now.get(-1)), cores)
+    return now, _busy_percent(before.get(-1), now.get(-1)), cores
 
 
 def parse(text: bytes) -> Ticks:
     """Lines that are not as they have always been are passed over."""
     # What follows the cores' lines is one of thousands of numbers on a large machine.
-    end = text.find(b"\nintr")
+    end = text.find(_AFTER_CORES)
     lines = text[: end if end >= 0 else len(text)]
     try:
         # Written as JSON, the table is read in C: on a large machine this is a third of the time of line by line.

@@ -17,10 +17,6 @@ _STUCK = 2**32 - 1
 _ABSENT = "this machine has no InfiniBand adapter"
 
 
-_Counts = tuple[int | None, int | None]
-"""Words received and sent."""
-
-
 class _Port(NamedTuple):
     name: str
     interfaces: frozenset[str]
@@ -37,8 +33,11 @@ class InfinibandSensor:
         self._used_by_training = used_by_training
         self._folder = roots.sys / "class" / "infiniband"
         self._ports: list[_Port] = []
+        self._files: list[KernelFile] = []
+        """Two for each port: received, sent."""
         self._listed_ns: int | None = None
-        self._last: dict[str, _Counts] = {}
+        self._last: dict[str, tuple[int | None, int | None]] = {}
+        """Words received and sent by each port; None where it has no such counter (the file may hold a remark), or is gone."""
         self._last_ns: int | None = None
 
     def read(self, now_ns: int) -> Reading:
@@ -47,19 +46,30 @@ class InfinibandSensor:
             self._listed_ns = now_ns
         if not self._ports:
             return Reading({"infiniband": []}, {"infiniband": _ABSENT})
-        last, self._last = self._last, _counts(self._ports)
+        words = [None if number == _STUCK else number for number in whole_numbers(self._files)]
+        last, self._last = self._last, {}
         interval_s = 0.0 if self._last_ns is None else (now_ns - self._last_ns) / 1e9
         self._last_ns = now_ns
-        used = self._used_by_training()
-        rates = [_rates(port, last.get(port.name, (None, None)), self._last[port.name], interval_s, used) for port in self._ports]
-        silent = [name for name, counts in self._last.items() if counts == (None, None)]
+        used, rates, silent = self._used_by_training(), [], []
+        for port, received, sent in zip(self._ports, words[::2], words[1::2], strict=True):
+            before = last.get(port.name, (None, None))
+            self._last[port.name] = received, sent
+            reading = NetworkRate(
+                name=port.name,
+                received_bytes_per_s=_bytes_per_s(before[0], received, interval_s),
+                sent_bytes_per_s=_bytes_per_s(before[1], sent, interval_s),
+                used_by_training=not port.interfaces.isdisjoint(used),
+            )
+            rates.append(reading)
+            if received is None and sent is None:
+                silent.append(port.name)
         return Reading({"infiniband": rates}, {"infiniband": f"{', '.join(silent)}: no counters"} if silent else {})
 
     def _list(self) -> None:
-        for port in self._ports:
-            port.received.close()
-            port.sent.close()
+        for file in self._files:
+            file.close()
         self._ports = [_port(folder) for folder in sorted(self._folder.glob("*/ports/*"))]
+        self._files = [file for port in self._ports for file in (port.received, port.sent)]
 
 
 def _port(folder: Path) -> _Port:
@@ -75,23 +85,6 @@ def _interfaces(port: Path) -> frozenset[str]:
     """Those of the port's addresses, or, where old kernels do not tell these, all of its adapter."""
     names = {read_text(path) for path in port.glob("gid_attrs/ndevs/*")} - {""}
     return frozenset(names or (path.name for path in port.parent.parent.glob("device/net/*")))
-
-
-def _counts(ports: list[_Port]) -> dict[str, _Counts]:
-    """None where a port has no such counter (the file may hold a remark instead) or is gone."""
-    numbers = whole_numbers([file for port in ports for file in (port.received, port.sent)])
-    counts = [None if number == _STUCK else number for number in numbers]
-    return {port.name: (counts[2 * i], counts[2 * i + 1]) for i, port in enumerate(ports)}
-
-
-def _rates(port: _Port, before: _Counts, after: _Counts, interval_s: float, used: Collection[str]) -> NetworkRate:
-    received, sent = (_bytes_per_s(before[i], after[i], interval_s) for i in (0, 1))
-    return NetworkRate(
-        name=port.name,
-        received_bytes_per_s=received,
-        sent_bytes_per_s=sent,
-        used_by_training=not port.interfaces.isdisjoint(used),
-    )
 
 
 def _bytes_per_s(before: int | None, after: int | None, interval_s: float) -> float | None:
