@@ -151,7 +151,7 @@ def _launching(facts: Facts, palette: Palette) -> Line:
     line = Line([(f" {STATES['busy']} ", style("accent")), (_stage(job), style("accent", bold=True))])
     if job.stage_detail:
         line.add("  " + clean(job.stage_detail), style("text"))
-    if job.stage_deadline is not None:
+    if job.stage_deadline is not None and job.stage_deadline > facts.state.now:
         line.add(f"  gives up in {duration(job.stage_deadline - facts.state.now)}", style("muted"))
     return line
 
