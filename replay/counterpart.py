@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,8 +42,9 @@ class Counterpart:
         self._time = 0.0
         self._player = Player(session, clock=lambda: self._time, index=open_index(session, progress), beside=False)
         self._state = SessionState()
-        self._rest: Sequence[AnyEvent] = []
-        """What follows first: the later steps of an event of which only the first were folded."""
+        self._split = False
+        """Only the first steps of the last event were folded. What follows is not folded onto that, but from before the event
+        anew: a state must not depend on how its moment was come to."""
         self._seek(self._player.duration_s)
         self.whole = Whole(landmarks(self._state), end_of(self._state), {lock: curve(self._state, lock) for lock in LOCKS})
 
@@ -65,7 +65,7 @@ class Counterpart:
 
     def _go(self, there: float) -> None:
         ahead = there - self._player.position_s
-        if self._rest or not 0 <= ahead <= NEAR_S:
+        if self._split or not 0 <= ahead <= NEAR_S:
             self._seek(there)
         elif ahead:
             self._time += ahead
@@ -75,34 +75,28 @@ class Counterpart:
     def _go_to_step(self, step: int) -> None:
         """Where rank 0 has done so many steps and no more, as far as steps were recorded one by one."""
         about, before = self._player.position_about_step(step), BEFORE_S
-        if steps(self._state) > step or about - self._player.position_s > NEAR_S:
+        if self._split or steps(self._state) >= step or about - self._player.position_s > NEAR_S:
             self._seek(max(about - before, 0.0))
-            while steps(self._state) > step and about > before:
+            while steps(self._state) >= step and about > before:
                 before *= 2
                 self._seek(max(about - before, 0.0))
         left = step - steps(self._state)
         if left <= 0:
             return
         self._time += self._player.duration_s
-        following = chain([self._rest] if self._rest else [], ([event] for event in self._player.poll()))
-        self._rest = []
-        while left > 0 and (told := next(following, None)) is not None:
-            if sum(batch.steps for event in told for rank, _, batch in told_by(event) if rank == 0) > left:
-                told, self._rest = _split(told, left)
-            for event in told:
-                apply(self._state, event)
+        for event in self._player.poll():
+            told: Sequence[AnyEvent] = [event]
+            if sum(batch.steps for rank, _, batch in told_by(event) if rank == 0) > left:
+                told, self._split = split_steps(event, left)[0] or told, True
+            for one in told:
+                apply(self._state, one)
             left = step - steps(self._state)
+            if left <= 0:
+                return
 
     def _seek(self, there: float) -> None:
-        self._rest = []
+        self._split = False
         self._player.seek(there)
         self._state = self._player.take_state() or self._state
         if not self._player.at_end:
             self._player.play()
-
-
-def _split(told: Sequence[AnyEvent], count: int) -> tuple[Sequence[AnyEvent], Sequence[AnyEvent]]:
-    """The first so many steps of each worker that is told of, and the rest; all of it where single steps are not told."""
-    parts = [split_steps(event, count) for event in told]
-    first, rest = ([event for part in parts for event in part[side]] for side in (0, 1))
-    return (first, rest) if first else (told, [])
