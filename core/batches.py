@@ -248,13 +248,10 @@ def single_events(event: AnyEvent) -> Iterator[StepsRecorded]:
             )
 
 
-def split_steps(event: AnyEvent, count: int) -> tuple[list[StepsRecorded], list[StepsRecorded]]:
-    """The first so many steps of each worker, and the rest of them; nothing of an event that does not have single steps."""
-    first, rest = list[StepsRecorded](), list[StepsRecorded]()
+def first_steps(event: AnyEvent, count: int) -> list[StepsRecorded]:
+    """The first so many steps of each worker; nothing of an event that does not have single steps."""
+    found = []
     for one in single_events(event):
-        columns = {name: column for name in COLUMNS if (column := getattr(one, name)) is not None}
-        first.append(replace(one, **{name: column[:count] for name, column in columns.items()}))
-        if len(one.duration_ns) > count:
-            later = {name: column[count:] for name, column in columns.items()}
-            rest.append(replace(one, first_step=one.first_step + count, **later))
-    return first, rest
+        columns = {name: column[:count] for name in COLUMNS if (column := getattr(one, name)) is not None}
+        found.append(replace(one, **columns))
+    return found

@@ -12,12 +12,11 @@ from typing import Any, Deque, List, NamedTuple, Optional, Tuple
 from .graph_clocks import GraphClocks, Row, Rows
 from .hot import HELD
 from .ring import UNSEEN, monotonic_ns
-from .steps import StepTimer
+from .steps import SPLIT, StepTimer
 
 PERIOD_NS = 1_000_000_000
 NOTHING = (0, 0)
 """In place of a batch's row that is not there."""
-SPLIT = ("input_wait", "compute", "exposed_communication", "optimizer")
 LOST = "the clock readings in the graph did not come back in order"
 UNCOUNTED = "no tensor of a batch has a dimension to count samples by"
 SEVERAL = "one call reduced gradients several times, or took several batches: what lies between them cannot be told apart"
@@ -161,7 +160,7 @@ class GraphTimes:
 
     def _read(self) -> None:
         """Take what was written since the last time: batches (when, samples) and reductions (from, to), oldest first."""
-        # Two threads that empty one queue would wait for each other's rows.
+        # Rows that two threads take at once could come to stand in the wrong order.
         if not self._emptying.acquire(blocking=False):
             return
         try:

@@ -18,6 +18,8 @@ from .ring import UNSEEN, RingWriter, StepSink, monotonic_ns
 
 __all__ = ["COMPUTE", "EXPOSED", "INPUT_WAIT", "OPTIMIZER", "PHASES", "UNCOUNTABLE", "StepTimer"]
 
+SPLIT = ("input_wait", "compute", "exposed_communication", "optimizer")
+"""The phases by the names of their fields, in the order of PHASES."""
 UNCOUNTABLE = -(2**40)
 """Samples of a batch that hold no tensor: however many are added to it, the sum stays negative."""
 
@@ -449,7 +451,7 @@ class StepTimer(Counters):
 
     def unsplit(self, reason: str) -> None:
         """Say once why steps are not split into phases."""
-        for field in ("input_wait", "compute", "exposed_communication", "optimizer"):
+        for field in SPLIT:
             self.unseen(field, reason)
 
     def message(self, fields: Dict[str, Any]) -> None:

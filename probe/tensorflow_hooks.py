@@ -12,7 +12,7 @@ from .graph_times import Call, GraphTimes, wall_s
 from .hot import NO_GRAPH, PLAIN, TRACING, timed_calls
 from .patching import Function, cut, wrap
 from .ring import UNSEEN, monotonic_ns
-from .steps import COMPUTE, EXPOSED, OPTIMIZER, UNCOUNTABLE, StepTimer
+from .steps import COMPUTE, EXPOSED, OPTIMIZER, SPLIT, UNCOUNTABLE, StepTimer
 from .worker import Worker, watch
 
 NEVER_REDUCED = (
@@ -285,7 +285,7 @@ class TensorFlowHooks:
         """
         passes = 0 if self._counter is None else int(self._counter)
         if passes >= self.timer.passes_per_step:
-            for field in ("compute", "exposed_communication", "optimizer"):
+            for field in SPLIT[1:]:
                 self.timer.unseen(field, NEVER_REDUCED)
             self._reduced.clear()
             passes = len(self._calls)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from distmon.core.batches import split_steps, told_by
+from distmon.core.batches import first_steps, told_by
 from distmon.core.events import AnyEvent
 from distmon.core.fold import apply
 from distmon.core.measures import steps
@@ -87,7 +87,7 @@ class Counterpart:
         for event in self._player.poll():
             told: Sequence[AnyEvent] = [event]
             if sum(batch.steps for rank, _, batch in told_by(event) if rank == 0) > left:
-                told, self._split = split_steps(event, left)[0] or told, True
+                told, self._split = first_steps(event, left) or told, True
             for one in told:
                 apply(self._state, one)
             left = step - steps(self._state)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from distmon.agent.together import together
-from distmon.core.batches import single_events, split_steps
+from distmon.core.batches import first_steps, single_events
 from distmon.core.events import NodeStepsRecorded, StepsRecorded
 from distmon.core.step_sums import summed
 from distmon.core.synthetic import Script, session
@@ -24,17 +24,18 @@ def steps_of(events: list[StepsRecorded]) -> list[tuple[int, int, int, int, floa
 
 
 @pytest.mark.parametrize("count", [1, 4, 100])
-def test_the_first_steps_and_the_rest_are_all_of_them(count: int) -> None:
+def test_the_first_steps_of_each_worker_are_those_of_the_whole(count: int) -> None:
     (at_once,) = together([[event] for event in TOLD])
     assert isinstance(at_once, NodeStepsRecorded) and min(at_once.table.counts) > 4
     for whole in (at_once, TOLD[1]):
-        first, rest = split_steps(whole, count)
-        whole_steps = steps_of(list(single_events(whole)))
-        assert steps_of(first + rest) == whole_steps
-        assert all(len(one.duration_ns) == min(count, len(whole_steps) // len(first)) for one in first)
-        assert {(one.at, one.generation, one.worker) for one in first} >= {(one.at, one.generation, one.worker) for one in rest}
+        first, singles = first_steps(whole, count), list(single_events(whole))
+        until = {one.rank: one.first_step + count for one in singles}
+        assert steps_of(first) == [step for step in steps_of(singles) if step[1] < until[step[0]]]
+        assert all(len(one.duration_ns) == min(count, len(other.duration_ns)) for one, other in zip(first, singles, strict=True))
+        named = [[(one.at, one.generation, one.worker) for one in events] for events in (first, singles)]
+        assert named[0] == named[1]
 
 
 def test_sums_have_no_single_steps() -> None:
     sums = summed(TOLD[0])
-    assert sums is not None and split_steps(sums, 1) == ([], [])
+    assert sums is not None and first_steps(sums, 1) == []
