@@ -127,7 +127,7 @@ class SeenStep:
         assert step.exposed_communication_ns is not None
         self.exposed_communication_ns = step.exposed_communication_ns
         self.input_wait_ns = step.input_wait_ns or 0
-        self.until_collective_ns = self.input_wait_ns + (step.compute_ns or 0)
+        self.arrival_ns = step.start_ns + self.input_wait_ns + (step.compute_ns or 0)
 
 
 def paired(one: list[Step], other: list[Step]) -> list[tuple[SeenStep, SeenStep]]:

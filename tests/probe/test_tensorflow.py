@@ -59,11 +59,12 @@ def test_optimizer_steps_are_counted(ranks: list[Rank], loading_ranks: list[Rank
 def test_the_slowed_rank_shows_as_the_wait_of_the_other(ranks: list[Rank], generation: int) -> None:
     fast, slow = (rank.steps(generation)[2:] for rank in ranks)
     delay = median_ms([s.input_wait_ns - f.input_wait_ns for f, s in paired(fast, slow)])
-    waited = median_ms([f.exposed_communication_ns - s.exposed_communication_ns for f, s in paired(fast, slow)])
-    # The waiting rank spins, and on a busy machine the slow one then also computes longer.
-    late = median_ms([s.until_collective_ns - f.until_collective_ns for f, s in paired(fast, slow)])
+    # On a busy machine one rank also computes longer than the other, or starts its step later.
+    late = [s.arrival_ns - f.arrival_ns for f, s in paired(fast, slow)]
+    waited = [f.exposed_communication_ns - s.exposed_communication_ns for f, s in paired(fast, slow)]
+    unexplained = median_ms([wait - lateness for wait, lateness in zip(waited, late, strict=True)])
     assert delay >= 28
-    assert waited == pytest.approx(late, rel=0.10)
+    assert abs(unexplained) < 0.10 * 30
 
 
 def test_equal_ranks_show_no_wait_for_each_other(ranks: list[Rank]) -> None:

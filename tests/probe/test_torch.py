@@ -51,11 +51,12 @@ def test_steps_are_counted_per_generation(ranks: list[Rank]) -> None:
 def test_the_slowed_rank_shows_as_the_wait_of_the_other(ranks: list[Rank]) -> None:
     fast, slow = (rank.steps(SLOWED)[1:] for rank in ranks)
     delay = median_ms([s.input_wait_ns - f.input_wait_ns for f, s in paired(fast, slow)])
-    waited = median_ms([f.exposed_communication_ns - s.exposed_communication_ns for f, s in paired(fast, slow)])
-    # On a busy machine one rank also computes longer than the other.
-    late = median_ms([s.until_collective_ns - f.until_collective_ns for f, s in paired(fast, slow)])
+    # On a busy machine one rank also computes longer than the other, or starts its step later.
+    late = [s.arrival_ns - f.arrival_ns for f, s in paired(fast, slow)]
+    waited = [f.exposed_communication_ns - s.exposed_communication_ns for f, s in paired(fast, slow)]
+    unexplained = median_ms([wait - lateness for wait, lateness in zip(waited, late, strict=True)])
     assert delay >= 29
-    assert waited == pytest.approx(late, rel=0.10)
+    assert abs(unexplained) < 0.10 * 30
     assert median_ms([step.input_wait_ns for step in fast]) < 6
 
 
