@@ -95,7 +95,9 @@ def current_generation(state: SessionState) -> Generation | None:
 
 
 def forming_round(state: SessionState) -> int | None:
-    """The rendezvous round that has no step yet, while an earlier one has; None without one."""
+    """The rendezvous round that has no step yet, while an earlier one has; None without one, and when the job is over."""
+    if state.job.status == "ended":
+        return None
     last = max(state.generations, default=None)
     trained = any(generation.ranks for generation in state.generations.values())
     return last if last is not None and trained and not state.generations[last].ranks else None
@@ -232,7 +234,7 @@ def step_split(generation: Generation | None) -> Split | None:
 
 
 def rolling_throughput(state: SessionState, window_s: float = ROLLING_S) -> float | None:
-    """Samples per second of the whole job over the last seconds; differences within this session only."""
+    """Samples per second of the whole job over the last seconds; differences within this session only. None while a round forms."""
     return _rolling(state, window_s, samples=True)
 
 
@@ -246,7 +248,7 @@ def rolling_steps_per_s(state: SessionState, window_s: float = ROLLING_S) -> flo
 def _rolling(state: SessionState, window_s: float, *, samples: bool) -> float | None:
     history = state.history
     generation = current_generation(state)
-    if history is None or generation is None or (samples and not generation.sampled):
+    if history is None or generation is None or (samples and not generation.sampled) or forming_round(state) is not None:
         return None
     end = _rolling_end(state, generation)
     starts = [g.first_start for gen in state.generations.values() for g in gen.ranks.values() if g.first_start is not None]
@@ -372,9 +374,10 @@ RECENT = 32
 
 
 def rank_rows(state: SessionState) -> list[RankRow]:
-    """One row per rank, in order: of an elastic job, those that its last round has given out."""
+    """One row per rank, in order: of an elastic job, those that its last round has given out. A round that forms has no steps."""
     world = state.elastic.rounds[-1].world_size if state.elastic.rounds else None
-    generation = current_generation(state)
+    forms = forming_round(state) is not None
+    generation = None if forms else current_generation(state)
     taking_part = generation.ranks if generation else {}
     recents = recent_splits(generation) if generation else {}
     sums = recent_sums(generation) if generation else {}
@@ -398,7 +401,7 @@ def rank_rows(state: SessionState) -> list[RankRow]:
                 pid=known.pid if known else None,
                 step=made.sums[0] if made else None,
                 epoch=made.epoch if made else None,
-                state=_rank_status(state, generation, number),
+                state=_rank_status(state, generation, number, forms),
                 recent=recent,
                 lateness_s=usual - own if usual is not None and own is not None else None,
                 samples_per_s=_rate(sums[number]) if made else None,
@@ -443,22 +446,24 @@ def _trained(sums: Sums) -> float:
 
 
 def rank_status(state: SessionState, number: int) -> str:
-    """starting, training, frozen (by an operator's SIGSTOP), silent (no step for long), unmeasured, ended, stopped or the signal
-    or code it died with.
+    """starting, training, forming (a new round that has no step yet), frozen (by an operator's SIGSTOP), silent (no step for
+    long), unmeasured, ended, stopped or the signal or code it died with.
     """
-    return _rank_status(state, current_generation(state), number)
+    return _rank_status(state, current_generation(state), number, forming_round(state) is not None)
 
 
-def _rank_status(state: SessionState, generation: Generation | None, number: int) -> str:
+def _rank_status(state: SessionState, generation: Generation | None, number: int, forms: bool) -> str:
     rank = state.ranks.get(number)
     if rank is None:
-        return "training"
+        return "forming" if forms else "training"
     if rank.exit_code is not None:
         return "ended" if rank.exit_code == 0 else "stopped" if rank.stopped else rank.signal or f"exit {rank.exit_code}"
     if state.job.status == "ended":
         return "ended"
     if rank.frozen_at is not None and is_frozen(state, rank):
         return "frozen"
+    if forms:
+        return "forming"
     made = generation.ranks.get(number) if generation else None
     if made is None or made.last_end is None:
         if "steps" in rank.unseen:

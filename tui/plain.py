@@ -76,7 +76,7 @@ def summary_lines(state: SessionState, *, cut_off: bool = False) -> list[str]:
     `cut_off` is a recording that does not tell the end.
     """
     moment = facts(state)
-    _, _, words = job_state(state.job)
+    _, _, words = job_state(state)
     if cut_off and state.job.status != "ended":
         words = "its end was not recorded: cut off"
     ranks = f"{moment.world_size or 0} rank" + "s" * (moment.world_size != 1)

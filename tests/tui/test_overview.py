@@ -11,6 +11,7 @@ from textual.events import MouseScrollDown
 
 from distmon.core import events as ev
 from distmon.core.events import AnyEvent
+from distmon.core.measures import rank_status
 from distmon.core.synthetic import Script, session
 from distmon.tui.app import DistmonApp
 from distmon.tui.bindings import COMMANDS, WHILE_HELPING, commands_for
@@ -20,6 +21,7 @@ from distmon.tui.screens.registry import SCREENS
 from distmon.tui.theme import PALETTES
 from distmon.tui.view.chrome import help_lines
 from distmon.tui.widgets.canvas import Canvas
+from tests.tui.conftest import folded
 
 if TYPE_CHECKING:
     from tests.tui.conftest import FakeJob, Grid, OpenApp
@@ -41,6 +43,26 @@ def running(ranks: int = 4, nodes: int = 2, seconds: int = 30) -> list[AnyEvent]
     return [
         event for event in session(script) if not isinstance(event, (ev.WorkerExited, ev.JobEnded, ev.SessionEnded))
     ]
+
+
+async def test_a_round_that_forms_is_no_training(open_app: OpenApp, text_grid: Grid) -> None:
+    """Header, ranks and the sentence say the same, and no speed of the round before is shown for it."""
+    events = running()
+    at = events[-1].at
+    places = [ev.RankPlace(rank=rank, host=f"node-{rank % 2:03d}", local_rank=rank // 2) for rank in range(6)]
+    assigned = ev.RanksAssigned(at=at + 1, generation=1, world_size=6, places=places)
+    stage = ev.LaunchProgressed(at=at + 2, stage="rendezvous", detail="the first rank is there and waits for the others")
+    ticks = [ev.NodeSampled(at=at + 20, node=f"n{i}", interval_s=1.0) for i in range(2)]
+    async with open_app([*events, assigned, stage, *ticks], size=(120, 40)) as (app, _, _):
+        rows = text_grid(app)
+        assert "◐ forming: rendezvous" in rows[0] and "6 ranks on 2 nodes" in rows[0] and "round 1" in rows[0]
+        assert "– samples/s" in rows[1] and "training" not in rows[0]
+        assert rows[3].startswith(" ◐ forming: rendezvous  the first rank is there")
+        assert [app.cockpit.facts.ranks[rank].state for rank in range(6)] == ["forming"] * 6
+        assert all(row.recent is None and row.samples_per_s is None for row in app.cockpit.facts.ranks.values())
+        assert sum("◐ forming" in row and "  –  " in row for row in rows) == 6
+    ended = ev.JobEnded(at=at + 30, exit_code=1, reason="failed")
+    assert {rank_status(folded([*events, assigned, ended]), rank) for rank in range(4)} == {"ended"}
 
 
 def test_no_key_is_bound_twice() -> None:

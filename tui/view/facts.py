@@ -12,6 +12,7 @@ from distmon.core.measures import (
     Split,
     Throughput,
     current_generation,
+    forming_round,
     phase_shares,
     progress,
     rank_rows,
@@ -75,8 +76,8 @@ COSTLY = ("ranks", "verdicts", "steps")
 
 def facts(state: SessionState, before: Facts | None = None, costly: Collection[str] = COSTLY, *, cut_off: bool = False) -> Facts:
     """The measures of this moment. With `before`, the costly groups that are not asked for are taken over from it."""
-    generation = current_generation(state)
-
+    generation, forming = current_generation(state), forming_round(state)
+    shown = generation if forming is None else state.generations[forming]
     ranks = {row.rank: row for row in rank_rows(state)} if before is None or "ranks" in costly else before.ranks
     if before is None or "steps" in costly:
         split, shares, steady = step_split(generation), phase_shares(state), steady_throughput(state)
@@ -85,8 +86,8 @@ def facts(state: SessionState, before: Facts | None = None, costly: Collection[s
     return Facts(
         state=state,
         progress=progress(state),
-        world_size=generation.world_size or len(generation.ranks) if generation else len(state.ranks) or None,
-        generation=generation.number if generation else None,
+        world_size=shown.world_size or len(shown.ranks) if shown else len(state.ranks) or None,
+        generation=shown.number if shown else None,
         rolling=rolling_throughput(state),
         mean=session_mean_throughput(state),
         steady=steady,

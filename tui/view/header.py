@@ -15,7 +15,7 @@ from distmon.tui.glyphs import STATES
 from distmon.tui.theme import Palette
 from distmon.tui.view.facts import Facts
 from distmon.tui.view.nodes import present
-from distmon.tui.view.words import CUT_OFF, job_state
+from distmon.tui.view.words import CUT_OFF, job_state, stage_of
 from distmon.tui.widgets.line import Line, spread
 from distmon.tui.widgets.meter import meter
 
@@ -32,7 +32,7 @@ def header(facts: Facts, trail: Sequence[str], standing: str, palette: Palette, 
 
 def _identity(facts: Facts, trail: Sequence[str], standing: str, palette: Palette, width: int, right: Line) -> Line:
     style, job = palette.style, facts.state.job
-    glyph, role, words = CUT_OFF if _is_open_end(facts) else job_state(job)
+    glyph, role, words = CUT_OFF if _is_open_end(facts) else job_state(facts.state)
     line = Line([(" distmon ", style("accent", bold=True))])
     for place in trail:
         line.add("› ", style("muted")).add(clean(place) + " ", style("accent", bold=True))
@@ -148,16 +148,12 @@ def _nothing_found(facts: Facts) -> str:
 
 def _launching(facts: Facts, palette: Palette) -> Line:
     style, job = palette.style, facts.state.job
-    line = Line([(f" {STATES['busy']} ", style("accent")), (_stage(job), style("accent", bold=True))])
+    line = Line([(f" {STATES['busy']} ", style("accent")), (stage_of(facts.state) or "launching", style("accent", bold=True))])
     if job.stage_detail:
         line.add("  " + clean(job.stage_detail), style("text"))
     if job.stage_deadline is not None and job.stage_deadline > facts.state.now:
         line.add(f"  gives up in {duration(job.stage_deadline - facts.state.now)}", style("muted"))
     return line
-
-
-def _stage(job: JobState) -> str:
-    return job.stage.replace("_", " ") or "launching"
 
 
 def _stopped(job: JobState, palette: Palette) -> Line:

@@ -95,7 +95,7 @@ def state_of(facts: Facts, row: RankRow) -> str:
 
 def is_problem(facts: Facts, row: RankRow) -> bool:
     """Whether a rank needs a look."""
-    return row.rank in facts.slow_ranks or row.state not in ("training", "starting", "ended")
+    return row.rank in facts.slow_ranks or row.state not in ("training", "starting", "forming", "ended")
 
 
 def ordered(

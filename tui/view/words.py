@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from distmon.core.state import JobState
+from distmon.core.measures import forming_round
+from distmon.core.state import SessionState
 from distmon.tui.glyphs import STATES
 
 PHASE_NAMES = {
@@ -21,6 +22,7 @@ SEVERITY = {
 
 _RANK = {
     "starting": (STATES["busy"], "accent"),
+    "forming": (STATES["busy"], "accent"),
     "training": (STATES["good"], "good"),
     "frozen": (STATES["warn"], "warn"),
     "silent": (STATES["warn"], "warn"),
@@ -59,8 +61,17 @@ CUT_OFF = (STATES["warn"], "warn", "cut off")
 """(glyph, role, words) of a job at the end of a recording that does not tell how it ended."""
 
 
-def job_state(job: JobState) -> tuple[str, str, str]:
+def stage_of(state: SessionState) -> str:
+    """What a launch, or a round that forms, waits for; empty where nobody tells it."""
+    stage = state.job.stage.replace("_", " ")
+    return stage if forming_round(state) is None else f"forming: {stage}" if stage else "forming"
+
+
+def job_state(state: SessionState) -> tuple[str, str, str]:
     """(glyph, role, words) of the job."""
+    job = state.job
+    if job.status == "running" and forming_round(state) is not None:
+        return STATES["busy"], "accent", stage_of(state)
     if job.status != "ended":
         return _JOB[job.status]
     if job.exit_code == 0:
