@@ -12,6 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rich.color import ColorSystem
+from rich.console import RenderableType
+from textual._compositor import LayoutUpdate
 from textual.app import SystemCommand
 from textual.events import Event, InputEvent, Key
 from textual.filter import LineFilter
@@ -35,6 +38,7 @@ from distmon.tui.terminal import hung_up, on_hangup
 from distmon.tui.theme import ANSI, DARK, PALETTES, palette_named, textual_theme
 from distmon.tui.view.facts import Facts, facts
 from distmon.tui.view_out import as_csv, as_html, as_json, as_text, as_tsv, save
+from distmon.tui.widgets.paint import WholeFrame
 
 if TYPE_CHECKING:
     from distmon.launcher.settings import AlertSettings
@@ -96,6 +100,8 @@ class DistmonApp(OrderedKeys):
         self._unseen_due = 0.0
         """While another moment is shown, what happens now is not looked at before."""
         self._spacing_s = SLOW_FRAME_S if environment.get("DISTMON_SLOW_LINK", "") not in ("", "0") else 0.0
+        if self._spacing_s and self.console._color_system is ColorSystem.TRUECOLOR:
+            self.console._color_system = ColorSystem.EIGHT_BIT  # each colour takes half the bytes
         self._cut_off = False
         """Whether the recording ended without its session's end when it was drawn last."""
         self._more_due = False
@@ -124,6 +130,9 @@ class DistmonApp(OrderedKeys):
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         return [*super().get_line_filters(), *self._own_filters]
+
+    def _display(self, screen: Screen[object], renderable: RenderableType | None) -> None:
+        super()._display(screen, WholeFrame(renderable.strips) if isinstance(renderable, LayoutUpdate) else renderable)
 
     def get_default_screen(self) -> Screen[None]:
         self.take_events()

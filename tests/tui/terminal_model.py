@@ -38,6 +38,9 @@ class Terminal:
         self.at = (0, 0)
         self.pen = Cell(" ")
         self.written = 0
+        """Characters, escape codes and all."""
+        self.drawn = 0
+        """Cells, each as often as it was written."""
 
     def write(self, data: str) -> None:
         self.written += len(data)
@@ -64,6 +67,7 @@ class Terminal:
         row, column = self.at
         for character in text:
             width = cell_len(character)
+            self.drawn += width
             self.cells[row, column] = self.pen._replace(text=character)
             if width == 2:
                 self.cells[row, column + 1] = self.pen._replace(text="")
@@ -81,9 +85,11 @@ class Terminal:
             elif code in (22, 27):
                 marks -= {"bold", "dim"} if code == 22 else {"reverse"}
             elif code in (38, 48):
-                red, green, blue = codes[1:4]
-                codes = codes[4:]
-                name = f"#{red:02x}{green:02x}{blue:02x}"
+                if codes[0] == 5:
+                    name, codes = _name(Color.from_ansi(codes[1])), codes[2:]
+                else:
+                    (red, green, blue), codes = codes[1:4], codes[4:]
+                    name = f"#{red:02x}{green:02x}{blue:02x}"
                 pen = pen._replace(colour=name) if code == 38 else pen._replace(ground=name)
             elif code in range(30, 38) or code in range(90, 98):
                 pen = pen._replace(colour=_of_sixteen(code - 30))
@@ -104,7 +110,7 @@ class Terminal:
             for text, style, _ in strip:
                 for character in text:
                     wanted, shown = _cell(character, style or Style()), self.cells.get((row, column), Cell())
-                    if column < width and wanted != shown:
+                    if column < width and _seen(wanted) != _seen(shown):
                         wrong.append(f"row {row}, column {column}: {shown} in place of {wanted}")
                     column += cell_len(character)
         return wrong
@@ -114,6 +120,11 @@ class Terminal:
 def _cell(character: str, style: Style) -> Cell:
     marks = frozenset(mark for mark in ("bold", "dim", "reverse") if getattr(style, mark))
     return Cell(character, _name(style.color), _name(style.bgcolor), marks)
+
+
+def _seen(cell: Cell) -> Cell:
+    """A blank shows nothing but its ground, in whatever colour it is written."""
+    return Cell(" ", ground=cell.ground) if cell.text == " " and "reverse" not in cell.marks else cell
 
 
 def _of_sixteen(number: int) -> str:

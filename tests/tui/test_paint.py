@@ -83,3 +83,35 @@ async def test_a_frame_costs_the_cells_that_changed(open_app: OpenApp) -> None:
             app.frame()
             await assert_shown(model, app, pilot, "a second")
             assert 0 < model.written - whole < whole / 4
+
+
+CHANGES = ("f4", "f5", "f6", "f4", "f2", "question_mark", "escape", "slash", "escape", "2", "f1", "escape")
+
+
+async def test_a_change_of_screen_is_written_once(open_app: OpenApp) -> None:
+    """Also a prompt and the help, there and back, another panel with the keys, and another size: no cell twice."""
+    with terminal() as model:
+        async with open_app(list(session(SCRIPT)), size=(120, 40)) as (app, pilot, _):
+            await assert_shown(model, app, pilot, "the start")
+            for key in CHANGES:
+                model.drawn = model.written = 0
+                await pilot.press(key)
+                await assert_shown(model, app, pilot, key)
+                assert model.drawn < 1.3 * app.size.area, f"{key} wrote {model.drawn:,} cells of {app.size.area:,}"
+                assert model.written < 35_000, key
+            for size in ((100, 30), (120, 40), (120, 29)):
+                model.drawn, model.cells = 0, {}
+                await pilot.resize_terminal(*size)
+                await assert_shown(model, app, pilot, f"the size {size}")
+                assert model.drawn < 1.3 * app.size.area, f"{size}: {model.drawn:,} cells of {app.size.area:,}"
+
+
+async def test_a_slow_link_gets_colours_in_fewer_bytes(open_app: OpenApp) -> None:
+    written = []
+    for slow in ("", "1"):
+        with terminal() as model:
+            async with open_app(list(session(SCRIPT)), size=(120, 40), environment={"DISTMON_SLOW_LINK": slow}) as (_, pilot, _):
+                model.written = 0
+                await pilot.press("f4")
+                written.append(model.written)
+    assert 0 < written[1] < 0.95 * written[0]

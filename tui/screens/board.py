@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from textual.geometry import NULL_OFFSET, NULL_SPACING, Region, Size
 from textual.layout import ArrangeResult, Layout, WidgetPlacement
+from textual.reactive import Reactive
 from textual.widget import Widget
 
 from distmon.tui.screens.arrange import Box
@@ -36,6 +37,8 @@ class PlacesLayout(Layout):
 class Board(Widget):
     """Holds parts; its layout is the planner's."""
 
+    virtual_size = Reactive(Size(0, 0), repaint=False)
+    """Nothing here scrolls: the framework would lay out and write once more what has another size."""
     DEFAULT_CSS = "Board { width: 1fr; height: 1fr; background: $background; }"
 
     def __init__(self, plan: Planner, *, id: str | None = None) -> None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from textual import events
 from textual.app import ComposeResult
 from textual.dom import DOMNode
-from textual.screen import Screen
+from textual.reactive import Reactive
 from textual.widget import Widget
 
 from distmon.core.errors import DistmonError, UsageError
@@ -28,6 +28,7 @@ from distmon.tui.view import chrome, header
 from distmon.tui.view.facts import Facts
 from distmon.tui.view.wrap import wrapped
 from distmon.tui.widgets.line import cells
+from distmon.tui.widgets.paint import HoldingScreen
 from distmon.tui.widgets.panel import Panel
 from distmon.tui.widgets.prompt import FilterPrompt
 from distmon.tui.widgets.replay_bar import ReplayBar
@@ -61,7 +62,7 @@ STAYS = ("play_pause", "faster", "slower", "by_step", "mark")
 """Commands of the bar that go nowhere: after them there is still a way back from a moment."""
 
 
-class Cockpit(Screen[None]):
+class Cockpit(HoldingScreen):
     """Shows one page at a time; `show` is the one way in for the facts. Pages are made when first asked for, and kept."""
 
     BINDINGS = bindings_for("screen")
@@ -70,6 +71,8 @@ class Cockpit(Screen[None]):
     Cockpit { overflow: hidden hidden; }
     Cockpit #header, Cockpit #tabs, Cockpit #verdict, Cockpit #footer, Cockpit #asked, Cockpit #bar { background: $surface; }
     """
+    focused: Reactive[Widget | None] = Reactive(None, repaint=False)
+    """Panels say themselves who has the keys: the framework would write the whole screen anew."""
 
     def __init__(
         self, facts: Facts, player: Player | None = None, job: Job | None = None, rights: Rights | None = None
@@ -139,6 +142,7 @@ class Cockpit(Screen[None]):
         self.set_focus(None)
         self.prompting = False
         self.page = self.pages[screen]
+        self.page.arranged_size = None
         if subject is not None:
             self.page.open_subject(subject)
         self.rearrange()
@@ -196,7 +200,13 @@ class Cockpit(Screen[None]):
                 part.boxed = True
         # A child, because the framework forgets the arrangement of a widget's ancestors, not its own.
         self.bands["header"].refresh(layout=True)
+        self.holds = True
         self.page_changed()
+
+    @property
+    def is_whole(self) -> bool:
+        """One layout gives a page another size, and only the next its parts their places."""
+        return self.page.is_arranged or not self.page.display
 
     def _places(self, width: int, height: int) -> dict[str, Box]:
         asked = cells(self._asked) + 2

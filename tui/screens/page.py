@@ -8,6 +8,7 @@ from typing import ClassVar, Protocol, TypeVar
 
 from textual import events
 from textual.app import ComposeResult
+from textual.geometry import Size
 from textual.widget import Widget
 
 from distmon.tui.ports import Job, Player
@@ -113,6 +114,8 @@ class Page(Board):
         self.panels: dict[str, Panel] = {}
         self.others: list[Widget] = []
         self._arranged_for: object = None
+        self.arranged_size: Size | None = None
+        """The size for which its parts were given their places since it was turned to."""
         self.wants_focus = True
         self._waiting: list[Callable[[], None]] | None = None
         """What keys asked of rows that are being read for the first time; None while no rows are waited for."""
@@ -288,6 +291,11 @@ class Page(Board):
     def is_current(self) -> bool:
         return self.display and self.is_mounted and self.size.area > 0
 
+    @property
+    def is_arranged(self) -> bool:
+        """Whether its parts were given places in its present size."""
+        return self.arranged_size == self.size
+
     def rearrange(self) -> None:
         """Give every part its place, hide those without one, and draw them."""
         if not self.is_current:
@@ -298,7 +306,7 @@ class Page(Board):
             part.display = part.id in places
             if isinstance(part, Panel):
                 part.boxed = boxed
-        self._arranged_for = self.situation()
+        self._arranged_for, self.arranged_size = self.situation(), self.size
         # A child, because the framework forgets the arrangement of a widget's ancestors, not its own.
         next(iter(self.parts())).refresh(layout=True)
         self._draw(places)

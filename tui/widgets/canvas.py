@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from rich.style import Style
 from textual.app import RenderResult
-from textual.geometry import Region
+from textual.geometry import Region, Size
+from textual.reactive import Reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
 from distmon.tui.theme import Palette, palette_named
-from distmon.tui.widgets.paint import changed_runs, painted
+from distmon.tui.widgets.paint import changed_runs, painted, regions
 
 
 class Canvas(Widget):
@@ -19,6 +20,8 @@ class Canvas(Widget):
     """
 
     ALLOW_SELECT = False
+    virtual_size = Reactive(Size(0, 0), repaint=False)
+    """Nothing here scrolls: the framework would lay out and write once more what has another size."""
     DEFAULT_CSS = "Canvas { background: $background; height: 1fr; width: 1fr; }"
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
@@ -59,7 +62,7 @@ class Canvas(Widget):
         ]
         self._drawn = lines
         if changed and not painted(self, changed):
-            self.refresh(*(Region(run.first, y, run.width, 1) for y, runs in changed for run in runs))
+            self.refresh(*regions(changed))
 
     def _compose_lines(self, width: int, height: int) -> list[Strip]:
         self._palette = palette_named(self.app.theme)

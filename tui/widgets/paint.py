@@ -9,19 +9,22 @@ lines.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
 from rich.color import ColorSystem
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
 from rich.style import Style
 from textual._ansi_sequences import SYNC_END, SYNC_START
+from textual._compositor import CompositorUpdate
 from textual.app import App
 from textual.filter import ANSIToTruecolor
-from textual.geometry import Region
+from textual.geometry import Region, Size
+from textual.reactive import Reactive
 from textual.screen import Screen
 from textual.strip import Strip
 from textual.widget import Widget
@@ -42,6 +45,10 @@ class Run(NamedTuple):
     first: int
     pieces: Sequence[tuple[str, Style]]
     width: int
+
+
+Lines = Sequence[tuple[int, Sequence[Run]]]
+"""The changed cells of a widget's lines, by row."""
 
 
 def changed_runs(old: Strip, new: Strip) -> list[Run]:
@@ -131,7 +138,39 @@ def _run(text: str, styles: Sequence[Style], first: int, last: int) -> Run:
     return Run(first, pieces, last + 1 - first)
 
 
-def painted(widget: Widget, lines: Sequence[tuple[int, Sequence[Run]]]) -> bool:
+class HoldingScreen(Screen[None]):
+    """Holds back a frame that is not whole yet: a link of 40 kB/s takes half a second for each."""
+
+    virtual_size = Reactive(Size(0, 0), repaint=False)
+    holds = True
+    """Whether what changes is only noted, until the next layout."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every part has its place."""
+        raise NotImplementedError
+
+    def _refresh_layout(self, size: Size | None = None, scroll: bool = False) -> None:
+        self.holds = False
+        super()._refresh_layout(size, scroll)
+
+    def _compositor_refresh(self) -> None:
+        self.holds = self.holds or not self.is_whole
+        if not self.holds:
+            # With what widgets are about to tell: or else they are written again once they have told it.
+            compositor = self._compositor
+            compositor.update_widgets(set(compositor.visible_widgets))
+            if sum(region.area for region in compositor._dirty_regions) > compositor.size.area // 2:
+                compositor._dirty_regions.add(compositor.size.region)  # which takes fewer bytes
+            super()._compositor_refresh()
+
+
+def regions(lines: Lines) -> list[Region]:
+    """Where a widget changed, by row."""
+    return [Region(run.first, y, run.width, 1) for y, runs in lines for run in runs]
+
+
+def painted(widget: Widget, lines: Lines) -> bool:
     """Whether the changed cells of the widget's lines, by row, are on their way to the terminal; else it has to be refreshed."""
     app = widget.app
     painter = _painters.get(app)
@@ -146,17 +185,20 @@ class _Painter:
     def __init__(self, app: App[object]) -> None:
         self._app = app
         self._output: list[str] = []
+        self._taken: list[tuple[Widget, Lines]] = []
+        """What the output shows."""
         self._style: Style | None = None
         self._places: Places | None = None
         """Where the widgets are; another mapping means another layout."""
         self._free: dict[Widget, Region | None] = {}
 
-    def take(self, widget: Widget, lines: Sequence[tuple[int, Sequence[Run]]]) -> bool:
+    def take(self, widget: Widget, lines: Lines) -> bool:
         place = self._place(widget)
         if place is None:
             return False
         if not self._output:
             asyncio.get_running_loop().call_soon(self._write)
+        self._taken.append((widget, lines))
         system = self._app.console._color_system or ColorSystem.TRUECOLOR
         for y, runs in lines:
             for run in runs:
@@ -188,16 +230,19 @@ class _Painter:
             return False
         if app.screen is not screen or screen._layout_required or compositor._full_map_invalidated:
             return False
+        if isinstance(screen, HoldingScreen) and screen.holds:
+            return False
         return all(isinstance(each, ANSIToTruecolor) for each in app.get_line_filters())
 
     def _write(self) -> None:
-        output, self._output, self._style = "".join(self._output), [], None
+        output, taken, self._output, self._taken, self._style = "".join(self._output), self._taken, [], [], None
         app = self._app
         if not app._running or app._exit or app._closed or app._driver is None:
             return
         screen = app.screen
         if not self._usual(screen) or screen._compositor.visible_widgets is not self._places:
-            screen.refresh()  # the widgets may be elsewhere by now
+            for widget, lines in taken:  # they may be elsewhere by now
+                widget.refresh(*regions(lines))
             return
         x, y = screen.outer_size.clamp_offset(app.cursor_position)
         begin, end = (SYNC_START, SYNC_END) if app._sync_available else ("", "")
@@ -218,6 +263,35 @@ def _uncovered(widget: Widget, places: Places) -> Region | None:
         if region.intersection(clip).overlaps(own[0]):
             return None
     return None
+
+
+class WholeFrame(CompositorUpdate):
+    """All lines of the screen, each style told only where it changes: half the bytes of the framework's way, style by style."""
+
+    def __init__(self, lines: Sequence[Iterable[Strip]]) -> None:
+        self._lines = lines
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from (segment for line in self._lines for strip in line for segment in strip)
+
+    def render_segments(self, console: Console) -> str:
+        output, before = list[str](), None
+        system = console._color_system or ColorSystem.TRUECOLOR
+        for y, line in enumerate(self._lines):
+            output.append(f"\x1b[{y + 1};1H")
+            for text, style, _ in chain.from_iterable(line):
+                style = style or _NO_STYLE
+                if style is not before and not (before is not None and text.isspace() and _same_blank(before, style)):
+                    output.append(sgr_change(before, style, system))
+                    before = style
+                output.append(text)
+        return "".join([*output, "\x1b[0m"])
+
+
+@lru_cache(8192)
+def _same_blank(one: Style, other: Style) -> bool:
+    """Whether blanks look the same in both."""
+    return one.bgcolor == other.bgcolor and not any(style.reverse or _odd(style) for style in (one, other))
 
 
 @lru_cache(8192)
