@@ -17,7 +17,7 @@ from rich.console import RenderableType
 from textual._compositor import LayoutUpdate
 from textual.app import SystemCommand
 from textual.events import Event, InputEvent, Key
-from textual.filter import LineFilter
+from textual.filter import LineFilter, NoColor
 from textual.screen import Screen
 from textual.strip import Strip
 
@@ -34,7 +34,7 @@ from distmon.tui.ports import Job, Player, Source
 from distmon.tui.rights import rights_of
 from distmon.tui.screens.acting import Acting
 from distmon.tui.screens.cockpit import Cockpit
-from distmon.tui.terminal import hung_up, on_hangup
+from distmon.tui.terminal import hung_up, is_monochrome, on_hangup
 from distmon.tui.theme import ANSI, DARK, PALETTES, palette_named, textual_theme
 from distmon.tui.view.facts import Facts, facts
 from distmon.tui.view_out import as_csv, as_html, as_json, as_text, as_tsv, save
@@ -83,8 +83,12 @@ class DistmonApp(OrderedKeys):
     ) -> None:
         """`opening` is the screen to begin with, and its subject; `follow` says in which recording the shown one goes on."""
         environment = os.environ if environment is None else environment
-        plain_colours = few_colours(environment)
+        colourless = no_colours(environment)
+        plain_colours = colourless or few_colours(environment)
         super().__init__(ansi_color=True if plain_colours else None)
+        if colourless and not self.no_color:
+            self.no_color = True
+            self._filters.append(NoColor())
         self.source, self.player, self.job = source, player, job
         self.rights = rights_of(environment)
         self.state = state if state is not None else SessionState()
@@ -468,10 +472,15 @@ def _timed_verdicts(state: SessionState) -> tuple[list[Verdict], float]:
     return verdicts(state), time.thread_time() - begun
 
 
-def few_colours(environment: Mapping[str, str]) -> bool:
-    """True where the terminal's own sixteen colours, or none, are all there is."""
+def no_colours(environment: Mapping[str, str]) -> bool:
+    """True where the user wants none, or the terminal has none."""
     if environment.get("NO_COLOR"):
         return True
+    return environment.get("TEXTUAL_COLOR_SYSTEM", "auto") == "auto" and is_monochrome(environment.get("TERM", ""))
+
+
+def few_colours(environment: Mapping[str, str]) -> bool:
+    """True where the terminal's own sixteen colours are all there is."""
     term, rich_colours = environment.get("TERM", ""), environment.get("COLORTERM", "")
     system = environment.get("TEXTUAL_COLOR_SYSTEM", "auto")
     if system != "auto":

@@ -34,6 +34,21 @@ def can_show_app(environment: Mapping[str, str] | None = None) -> bool:
     )
 
 
+def is_monochrome(term: str) -> bool:
+    """Whether a terminal has no colours, by its description, or by its name where there is none; of one terminal in a process."""
+    if not term or term.endswith(("-m", "-mono")):
+        return bool(term)
+    try:
+        import curses
+    except ImportError:  # of a Python that was built without it
+        return False
+    try:
+        curses.setupterm(term, 2)
+    except curses.error:
+        return False
+    return curses.tigetnum("colors") < 0
+
+
 def run_app(app: DistmonApp, debug: bool = False) -> int:
     """Run to the end and give the exit code: the app's own, or 128+n after signal n.
 

@@ -300,3 +300,13 @@ def test_a_signal_before_the_app_is_loaded_gives_the_terminal_back(start: Callab
 )
 def test_what_is_said_while_the_app_is_loaded(command: str, text: str | None) -> None:
     assert said(command.split()) == text
+
+
+@pytest.mark.parametrize("term", ["vt100", "vt220", "xterm-mono", "linux-m"])
+def test_a_terminal_without_colours_gets_none(start: Callable[..., Terminal], term: str) -> None:
+    """Whatever another terminal has left in COLORTERM."""
+    terminal = start(TERM=term)
+    terminal.read_until(lambda output: READY in output)
+    terminal.drain()
+    codes = {int(code) for styles in re.findall(rb"\x1b\[([\d;]+)m", terminal.output) for code in styles.split(b";")}
+    assert codes <= {0, 1, 2, 7, 22, 27, 39, 49}

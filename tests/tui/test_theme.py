@@ -12,7 +12,7 @@ import rich.color
 from rich.color import ColorSystem
 from textual.color import Color
 
-from distmon.core.state import JobState, JobStatus
+from distmon.core.state import JobState, JobStatus, SessionState
 from distmon.tui.glyphs import STATES, ascii_only, to_ascii
 from distmon.tui.theme import HEAT_LEVELS, PALETTES, Palette
 from distmon.tui.view.words import SEVERITY, job_state, node_state, rank_state
@@ -75,7 +75,7 @@ def test_states_of_ranks_nodes_and_jobs_differ_by_shape() -> None:
     found = [JobState(status=status) for status in get_args(JobStatus) if status != "ended"]
     ends = ((0, "finished"), (1, "failed"), (143, "stopped"))
     found += [JobState(status="ended", exit_code=code, end_reason=reason) for code, reason in ends]
-    jobs = [job_state(job)[0] for job in found]
+    jobs = [job_state(SessionState(job=job))[0] for job in found]
     for glyphs in (ranks, nodes, jobs, [glyph for glyph, _ in SEVERITY.values()]):
         assert len(set(glyphs)) == len(glyphs)
 
