@@ -95,8 +95,29 @@ def test_what_is_no_number_is_told_and_what_is_no_field_is_looked_for_as_text_an
     found = read_filter("foo=3 !bar>1 late>5", NAMES)
     assert found.note == "foo, bar: no field of these rows, looked for as text" and not found.error
     assert not found.passes(ROW) and found.passes(ROW, "foo=3")
-    for plain in ("late>5 host=a", "node-003", "/a=b/", "~nd", "late>"):
+    for plain in ("late>5 host=a", "node-003", "/a=b/", "~nd", "foo="):
         assert not read_filter(plain, NAMES).note
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("host==", "host==: nothing to compare with"),
+        ("!late>", "late>: nothing to compare with"),
+        ("host===x", "host===x: the comparisons are"),
+        ("late=>5", "late=>5: the comparisons are"),
+        ("slow host=~x", "host=~x: the comparisons are"),
+    ],
+)
+def test_a_comparison_that_is_none_is_told_and_hides_nothing(text: str, words: str) -> None:
+    found = read_filter(text, NAMES)
+    assert found.error.startswith(words) and found.passes(ROW)
+
+
+@pytest.mark.parametrize("text", ["=x", "slow ==", "!", "~", ">5", "!=a"])
+def test_what_is_left_of_a_term_is_looked_for_as_text_and_told(text: str) -> None:
+    found = read_filter(text, NAMES)
+    assert found.note == f"{text.removeprefix('slow ')}: looked for as text" and not found.error and not found.passes(ROW)
 
 
 def test_a_field_is_also_found_by_the_head_of_its_column() -> None:

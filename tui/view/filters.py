@@ -29,7 +29,8 @@ LANGUAGE = (
 Value = float | int | str | None
 Fields = Mapping[str, Value]
 _Test = Callable[[Fields, str], bool]
-_FIELD = re.compile(r"([a-z_]+)(!=|<=|>=|==|=|<|>|~)(.+)", re.IGNORECASE)
+_FIELD = re.compile(r"([a-z_]+)(!=|<=|>=|==|=|<|>|~)(.*)", re.IGNORECASE)
+_COMPARISONS = "= == != < <= > >= ~"
 _ORDER: dict[str, Callable[[float, float], bool]] = {
     "<": lambda a, b: a < b,
     "<=": lambda a, b: a <= b,
@@ -79,21 +80,24 @@ def read_filter(text: str, names: tuple[str, ...] = ()) -> Filter:
     of_text = not all((field := _FIELD.fullmatch(word.lstrip("!"))) and field[1].lower() in names for word in words)
     try:
         return Filter(text, tuple(_term(word, names) for word in words), note=_note(text, names), of_text=of_text)
-    except _NoNumber as error:
+    except _NoComparison as error:
         return Filter(text, error=str(error))
     except re.error as error:
         return Filter(text, error=f"{error}: a regular expression")
 
 
-class _NoNumber(Exception):
-    """What a field is to be less or more than is no number, in words."""
+class _NoComparison(Exception):
+    """What a field is compared with is missing, or no number where it must be one, or how is not known, in words."""
 
 
 def _note(text: str, names: tuple[str, ...]) -> str:
-    """Which names are looked for as text though they are written like fields."""
-    fields = (match[1] for word in _words(text, names) if (match := _FIELD.fullmatch(word.removeprefix("!"))))
-    unknown = [name for name in fields if name.lower() not in names]
-    return f"{', '.join(unknown)}: no field of these rows, looked for as text" if unknown else ""
+    """What is looked for as text though it is written like a field, or a part of a term."""
+    words = _words(text, names)
+    fields = (match for word in words if (match := _FIELD.fullmatch(word.removeprefix("!"))))
+    unknown = [match[1] for match in fields if match[3] and match[1].lower() not in names]
+    parts = [word for word in words if word in ("!", "~") or word.startswith(("=", "!=", "<", ">"))]
+    notes = [f"{', '.join(unknown)}: no field of these rows, looked for as text"] if unknown else []
+    return "; ".join([*notes, *([f"{', '.join(parts)}: looked for as text"] if parts else [])])
 
 
 def literal_words(text: str, names: tuple[str, ...] = ()) -> tuple[tuple[str, ...], ...]:
@@ -172,13 +176,17 @@ def _term(word: str, names: tuple[str, ...]) -> _Test:
 
 
 def _compared(name: str, operator: str, wanted: str) -> _Test:
+    if not wanted:
+        raise _NoComparison(f"{name}{operator}: nothing to compare with")
+    if wanted[0] in "=<>~!" and operator != "~":
+        raise _NoComparison(f"{name}{operator}{wanted}: the comparisons are {_COMPARISONS}")
     if operator == "~":
         pattern = re.compile(wanted, re.IGNORECASE)
         return lambda fields, whole: pattern.search(str(fields.get(name) or "")) is not None
     number = _number(wanted)
     if operator in _ORDER:
         if number is None:
-            raise _NoNumber(f"{name}{operator}{wanted}: {wanted} is no number")
+            raise _NoComparison(f"{name}{operator}{wanted}: {wanted} is no number")
         order, limit = _ORDER[operator], number
         return lambda fields, whole: (v := _number(fields.get(name))) is not None and order(v, limit)
     inverse, whole_of_it = operator == "!=", operator == "=="
