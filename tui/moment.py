@@ -14,6 +14,7 @@ from distmon.tui.ports import Player
 MOMENTS = "a time as 90, 1:30 or 1:00:00, step:1234, mark:NAME, a date and time, or end"
 """For the help: all that can be written."""
 _TIME = re.compile(r"(?:(?:(\d+):)?(\d+):)?(\d+(?:\.\d+)?)s?")
+SIXTY = 60
 
 
 def moment_named(text: str) -> Callable[[Player], float]:
@@ -21,31 +22,37 @@ def moment_named(text: str) -> Callable[[Player], float]:
 
     The finder raises DistmonError when this recording does not have it.
     """
-    kind, colon, name = text.partition(":")
-    if colon and kind == "mark":
+    text = text.strip()
+    kind, colon, name = (part.strip() for part in text.partition(":"))
+    if colon and kind.lower() == "mark":
         return lambda player: player.position_of_mark(name)
-    if colon and kind == "step":
+    if colon and kind.lower() == "step":
         if not (name.isascii() and name.isdigit()):
             raise UsageError(f"{text}: give the step's number, as in step:1234")
         return lambda player: player.position_of_step(int(name))
-    if text == "end":
+    if is_end(text):
         return lambda player: math.inf
-    if "-" in text:
+    if re.match(r"\d+-", text):
         return partial(_position_of_date, _date_of(text))
     try:
         seconds = seconds_of(text)
-    except UsageError as error:
-        raise UsageError(f"{error}, step:N or mark:NAME") from None
+    except UsageError:
+        raise UsageError(f"{text}: give {MOMENTS}") from None
     return lambda player: seconds
+
+
+def is_end(text: str) -> bool:
+    return text.strip().lower() == "end"
 
 
 def seconds_of(text: str) -> float:
     """Seconds of `90`, `1:30` or `1:00:00`. Raises UsageError."""
-    match = _TIME.fullmatch(text)
-    if match is None:
+    match = _TIME.fullmatch(text.strip())
+    hours, minutes, seconds = match.groups(default="0") if match is not None else ("", "", "")
+    whole = match is not None and (":" not in text or float(seconds) < SIXTY) and (not match[1] or int(minutes) < SIXTY)
+    if not whole:
         raise UsageError(f"{text}: give seconds, or [H:]M:S")
-    hours, minutes, seconds = match.groups()
-    return int(hours or 0) * 3600 + int(minutes or 0) * 60 + float(seconds)
+    return int(hours) * 3600 + int(minutes) * 60 + float(seconds)
 
 
 def _date_of(text: str) -> datetime:

@@ -25,7 +25,7 @@ from distmon.tui import splash
 from distmon.tui.cli.onward import Left, go_on, left
 from distmon.tui.cli.sessions import SESSION_HELP, resolve
 from distmon.tui.format import duration
-from distmon.tui.moment import MOMENTS, moment_named, seconds_of
+from distmon.tui.moment import MOMENTS, is_end, moment_named, seconds_of
 from distmon.tui.plain import PlainView, summary_lines
 from distmon.tui.terminal import can_show_app, run_app
 
@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("replay needs one SESSION (a file, a recording's name, or last) or --demo")
     if not SLOWEST <= arguments.speed <= FASTEST:
         raise UsageError(f"--speed {arguments.speed:g}: it goes from {SLOWEST} to {FASTEST:.0f}")
-    start = math.inf if arguments.start == "end" else _flagged("--from", seconds_of, arguments.start)
+    start = math.inf if is_end(arguments.start) else _flagged("--from", seconds_of, arguments.start)
     if arguments.at is not None:
         _flagged("--at", moment_named, arguments.at)
     path = resolve(arguments.session, demo=arguments.demo)
