@@ -222,6 +222,8 @@ class Player:
 
     def name_mark(self, position_s: float, name: str) -> None:
         """Names a moment, or names it anew; without a name the mark goes. Raises DistmonError where it cannot be kept."""
+        if not self._session.path.exists():
+            raise DistmonError(f"the mark cannot be kept: {self._session.path} was deleted")
         at = self._start + position_s
         marks = [mark for mark in self._marks if mark.at != at]
         if name := plain_name(name):

@@ -334,6 +334,14 @@ def test_marks_are_kept_beside_the_recording(path: Path) -> None:
     assert path.read_bytes() == before
 
 
+def test_of_a_recording_that_was_deleted_no_mark_is_kept(path: Path) -> None:
+    played = player(path, Clock())
+    path.unlink()
+    with pytest.raises(DistmonError, match=r"the mark cannot be kept: .* was deleted"):
+        played.name_mark(1.0, "here")
+    assert not marks_path(path).exists() and "mark" not in {moment.kind for moment in played.moments}
+
+
 def test_a_marks_file_that_is_spoilt_costs_only_its_spoilt_lines(path: Path) -> None:
     good = b'{"at":' + str(EVENTS[0].at + 2).encode() + b',"name":"good"}\n'
     marks_path(path).write_bytes(b"\xff\xfe\n[1]\n" + good + b'{"at":"x"}\n{"at":1')
