@@ -234,7 +234,10 @@ def step_split(generation: Generation | None) -> Split | None:
 
 
 def rolling_throughput(state: SessionState, window_s: float = ROLLING_S) -> float | None:
-    """Samples per second of the whole job over the last seconds; differences within this session only. None while a round forms."""
+    """Samples per second of the whole job over the last seconds; differences within this session only.
+
+    None while a round forms.
+    """
     return _rolling(state, window_s, samples=True)
 
 

@@ -20,6 +20,7 @@ from distmon.replay.open_index import open_index
 from distmon.replay.player import Player
 from distmon.replay.session_file import open_session
 from distmon.tui.app import DistmonApp
+from distmon.tui.moment import MOMENTS
 from tests.held_maker import HeldMaker
 
 if TYPE_CHECKING:
@@ -266,12 +267,31 @@ async def test_it_goes_where_the_command_line_would_begin_and_says_in_the_prompt
             assert player.asked[-1] == f"seek {second}" and not app.cockpit.prompting, place
         asked = len(player.asked)
         await pilot.press("colon", *"soon", "enter")
-        assert app.cockpit.prompting and "soon: give seconds, or [H:]M:S, step:N or mark:NAME" in text_grid(app)[-2]
+        assert app.cockpit.prompting and f"soon: give {MOMENTS}" in text_grid(app)[-2]
         for wrong, says in (("step:x", "give the step's number"), ("step:999", "no step 999"), ("9:00", "lasts 1:00")):
             await pilot.press(*["backspace"] * len(app.cockpit.prompt.value), *wrong, "enter")
             assert app.cockpit.prompting and says in text_grid(app)[-2], wrong
         await pilot.press("escape")
         assert len(player.asked) == asked and not app.cockpit.prompting
+
+
+async def test_escape_goes_back_to_where_one_was(open_app: OpenApp, fake_player: type[FakePlayer], text_grid: Grid) -> None:
+    """After a jump, however many there were; out of the prompt nothing has moved, and what played goes on."""
+    player = fake_player(EVENTS)
+    async with open_app(EVENTS, size=(120, 30), player=player) as (app, pilot, _):
+        await pilot.press("colon", *"30", "enter")
+        assert "Esc goes back" in text_grid(app)[-1]
+        await pilot.press("colon", *"Step:80", "enter", "colon", *"4", "escape")
+        assert player.asked == ["seek 30", "seek 40"]
+        await pilot.press("escape")
+        assert player.asked[-1] == "seek 10" and "back where you were" in text_grid(app)[-1]
+        await pilot.press("escape")
+        assert player.asked[-1] == "seek 10"
+        await pilot.press("m", "x", "escape")
+        assert player.asked[-2:] == ["pause", "play"] and not player.named
+        player.pause()
+        await pilot.press("m", "escape")
+        assert player.asked[-1] == "pause"
 
 
 async def test_a_mark_that_cannot_be_kept_says_so(open_app: OpenApp, fake_player: type[FakePlayer], text_grid: Grid) -> None:

@@ -58,8 +58,8 @@ class Visit(NamedTuple):
     """What was open on that screen: while more is open, Escape closes."""
 
 
-STAYS = ("play_pause", "faster", "slower", "by_step", "mark")
-"""Commands of the bar that go nowhere: after them there is still a way back from a moment."""
+STAYS = ("play_pause", "faster", "slower", "by_step", "mark", "go_to")
+"""Commands of the bar that by themselves go nowhere: after them there is still a way back from a moment."""
 
 
 class Cockpit(HoldingScreen):
@@ -89,6 +89,8 @@ class Cockpit(HoldingScreen):
         """What the line in the prompt says, which is written before it."""
         self._line_wanted: Callable[[str], str | None] | None = None
         """What the line in the prompt is for; None for a filter."""
+        self._if_dropped: Callable[[], None] | None = None
+        """What is done when no line is given after all."""
         self.question = ""
         self._answers: Answers = {}
         self._also: dict[str, str] = {}
@@ -392,9 +394,11 @@ class Cockpit(HoldingScreen):
         self._line_wanted = None
         self._open_prompt(f"filter {target}:", self.page.choices.filters.get(target, ""))
 
-    def read_line(self, what: str, text: str, then: Callable[[str], str | None]) -> None:
+    def read_line(
+        self, what: str, text: str, then: Callable[[str], str | None], if_dropped: Callable[[], None] | None = None
+    ) -> None:
         """Let the user write a line, which begins as `text`; `then` gets it unless it was dropped, and says what is wrong."""
-        self._line_wanted = then
+        self._line_wanted, self._if_dropped = then, if_dropped
         self._open_prompt(what, text)
 
     def _open_prompt(self, what: str, text: str) -> None:
@@ -416,6 +420,9 @@ class Cockpit(HoldingScreen):
             self.prompting = False
             self.rearrange()
             self.page.focus_panel(self.page.choices.focused)
+            dropped, self._if_dropped = self._if_dropped, None
+            if event.dropped and self._line_wanted is not None and dropped is not None:
+                dropped()
 
     def action_problems(self) -> None:
         """Only rows that need a look, or all again."""
@@ -478,12 +485,21 @@ class Cockpit(HoldingScreen):
         if visit is not None and visit.there == there:
             self._end_visit(visit)
             return
-        here = math.inf if self.player.live else self.player.position_s
-        if visit is not None and visit.screen == self.page.screen_name:
-            here = visit.before
-        if self._seek(there):
-            self._visit = Visit(self.page.screen_name, there, here, self.page.opened)
-            self.say("at that moment; Esc goes back")
+        try:
+            self.go_elsewhere(partial(self.player.seek, there), there)
+        except DistmonError as error:
+            self.say(str(error))
+
+    def go_elsewhere(self, go: Callable[[], None], there: float | None = None) -> None:
+        """To another moment by `go`, which may raise; Escape on this screen goes back to where one was."""
+        if self.player is None:
+            return
+        here, screen = math.inf if self.player.live else self.player.position_s, self.page.screen_name
+        if self._visit is not None and self._visit.screen == screen:
+            here = self._visit.before
+        go()
+        self._visit = Visit(screen, self.player.position_s if there is None else there, here, self.page.opened)
+        self.say("at that moment; Esc goes back")
 
     def _end_visit(self, visit: Visit) -> None:
         self._visit = None
@@ -506,7 +522,7 @@ class Cockpit(HoldingScreen):
     def _go_to(self, text: str) -> str | None:
         try:
             if self.bar is not None and text:
-                self.bar.go_to(text)
+                self.go_elsewhere(partial(self.bar.go_to, text))
         except DistmonError as error:
             return str(error)
         return None
@@ -518,10 +534,20 @@ class Cockpit(HoldingScreen):
         if self.rights.refusal:
             self.say(self.rights.refusal)
             return
-        if self.player is not None:
-            self.player.pause()
+        if self.player is None:
+            return
+        live, played = self.player.live, self.player.playing
+        self.player.pause()
         what = "a name for this moment; empty takes the mark away" if name else "a name for this moment"
-        self.read_line(what, name, partial(self._name_moment, position_s))
+        self.read_line(what, name, partial(self._name_moment, position_s), partial(self._go_on, live, played))
+
+    def _go_on(self, live: bool, played: bool) -> None:
+        """As before the question for a name."""
+        if live:
+            self._seek(math.inf)
+        elif played and self.player is not None:
+            self.player.play()
+        self.page_changed()
 
     def _name_moment(self, position_s: float, name: str) -> str | None:
         if self.bar is None:

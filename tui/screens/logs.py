@@ -41,6 +41,7 @@ from distmon.tui.widgets.text_panel import TextPanel
 
 if TYPE_CHECKING:
     from distmon.replay.search import OutputSearch
+    from distmon.tui.ports import Player
 
 KEPT_LINES = 5_000
 TOLD_EVERY_S = 1.0
@@ -314,13 +315,12 @@ class Logs(LinesPage):
         if position_s > player.reach_s:
             self.frame.say(f"there is one at {clock(event.line.at)}, but {player.unread}")
             return
-        player.pause()
         try:
-            player.seek(position_s + ROUNDING_S)
+            self.frame.go_elsewhere(partial(_paused_at, player, position_s + ROUNDING_S))
         except DistmonError as error:
             self.frame.say(str(error))
         else:
-            self.frame.say(f"at {clock(event.line.at)}, where the line was written")
+            self.frame.say(f"at {clock(event.line.at)}, where the line was written; Esc goes back")
 
     def on_unmount(self) -> None:
         self._stop_search()
@@ -340,3 +340,8 @@ class Logs(LinesPage):
             self.frame.say("put the cursor on a line of the rank first")
         self.redraw()
         self.frame.page_changed()
+
+
+def _paused_at(player: Player, position_s: float) -> None:
+    player.pause()
+    player.seek(position_s)

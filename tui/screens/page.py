@@ -66,6 +66,10 @@ class Frame(Protocol):
         """To a moment of the session; to the same moment again: back."""
         ...
 
+    def go_elsewhere(self, go: Callable[[], None]) -> None:
+        """To another moment of the session by `go`, which may raise DistmonError; Escape goes back."""
+        ...
+
     def allows(self, action: str) -> bool:
         """Whether keys act: not while a question or the help is open."""
         ...
