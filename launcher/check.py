@@ -6,13 +6,17 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from distmon.launcher.facts import is_local
+from distmon.launcher.hosts import Host
 from distmon.launcher.inspect import Inspection
 from distmon.launcher.plan import Plan
-from distmon.launcher.reports import CheckedJob, Finding, HostReport
+from distmon.launcher.reports import CheckedJob, Finding, HostReport, host_line
 from distmon.launcher.rules import findings, usable_interfaces
 
 # What of the job's environment decides which Python and packages are found.
 _DECIDING = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX")
+_NO_JOB = {"python": "python3", "cwd": "/", "script": "", "environment": {}, "agent": ""}
+"""What a host is asked where nothing is known of the job."""
 
 
 class CheckResult(Struct, frozen=True, kw_only=True):
@@ -45,6 +49,21 @@ class HostCheck:
 
     def cancel(self) -> None:
         self._inspection.cancel()
+
+    def answer_of(self, host: Host) -> HostReport:
+        """What one other host says of itself; takes inspect.FACTS_LIMIT_S at most."""
+        return self._inspection.answer_of(host)
+
+
+def told_of_host(name: str, plan: Plan | None = None) -> str:
+    """In words whether a host answers, asked as for the job of the plan; takes inspect.FACTS_LIMIT_S at most."""
+    if is_local(name):
+        return f"{name} is this machine"
+    members = plan.members if plan is not None else ()
+    host = next((member for member in members if member.name == name), Host(name, None))
+    asking = HostCheck(plan) if plan is not None else Inspection(_NO_JOB)
+    report = asking.answer_of(host)
+    return f"{name} is NOT reached: {report.error}" if report.facts is None else f"{name} answers: {host_line(report)}"
 
 
 def checked_job(plan: Plan) -> CheckedJob:

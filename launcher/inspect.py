@@ -56,6 +56,16 @@ class Inspection:
             for call in self._calls.values():
                 call.close()
 
+    def answer_of(self, host: Host) -> HostReport:
+        """What one other host says of itself; takes FACTS_LIMIT_S at most."""
+        report = _of_other(host)
+        try:
+            self._first_questions(report, time.monotonic() + FACTS_LIMIT_S)
+        finally:
+            for call in self._calls.values():
+                call.close()
+        return report
+
     def cancel(self) -> None:
         with self._lock:
             self._cancelled = True

@@ -15,6 +15,7 @@ from distmon.core.errors import DistmonError, UsageError
 from distmon.core.events import ActionTaken, AnyEvent, MembershipChanged, NoticeGiven, SessionStarted
 from distmon.launcher.actions import AnyAction, RestartJob, SignalRank, StopJob, signal_number
 from distmon.launcher.agents import LocalAgent
+from distmon.launcher.check import told_of_host
 from distmon.launcher.control import ControlSocket
 from distmon.launcher.cycle import Cycle
 from distmon.launcher.facts import is_local
@@ -142,6 +143,10 @@ class LaunchedJob:
     def hosts(self) -> dict[str, int] | None:
         """Slots by host of an elastic job whose hosts distmon keeps; None of any other."""
         return read_hosts(self._hosts_file) if self._plan.own_hosts else None
+
+    def told_of_host(self, host: str) -> str:
+        """In words whether a host answers; waits for it."""
+        return told_of_host(host, self._plan)
 
     def _told_to_stop(self, firm: bool) -> str:
         if self.stopping and not firm:

@@ -149,6 +149,10 @@ class Target(Protocol):
         """Slots by host, where hosts can be added and drained."""
         ...
 
+    def told_of_host(self, host: str) -> str:
+        """In words whether a host answers; may wait for seconds, and may be asked in a thread."""
+        ...
+
     def act(self, action: AnyAction) -> str:
         """Do it, and say in words what happens now; may wait a moment. Raises DistmonError where it cannot be done."""
         ...

@@ -28,6 +28,12 @@ class RemoteJob:
         except DistmonError:
             return None  # it has ended just now
 
+    def told_of_host(self, host: str) -> str:
+        """In words whether a host answers, by the user's own ssh settings; waits for it."""
+        from distmon.launcher.check import told_of_host  # is not needed for the other actions
+
+        return told_of_host(host)
+
     def act(self, action: AnyAction) -> str:
         return ask(self._job, action)
 

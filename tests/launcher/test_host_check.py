@@ -9,7 +9,10 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from distmon.core.events import NoticeGiven, WorkerStarted
+from distmon.launcher.check import told_of_host
 from tests.launcher.driving import CASES, alive, command, environment, run, within
 
 CASE = CASES / "LE-03"
@@ -67,3 +70,14 @@ def test_user_and_port_of_a_hosts_file_are_ssh_s_for_the_check_and_for_the_ranks
     assert (job.exit_code, job.lines(0)) == (0, ["here"])
     calls = told(log).splitlines()
     assert len(calls) == 2 and all("[-p][2222][me@node-ok]" in call for call in calls)
+
+
+def test_one_host_is_asked_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = tmp_path / "ssh.log"
+    for name, value in stub(log).items():
+        monkeypatch.setenv(name, value)
+    host, reason = next(iter(EXPECTED["listed_hosts"].items()))
+    said = [told_of_host(name) for name in ("localhost", "node-ok", host)]
+    assert said[0] == "localhost is this machine" and said[1].startswith("node-ok answers: Python 3.")
+    assert said[2].startswith(f"{host} is NOT reached: ") and reason in said[2].lower()
+    assert living(log) == []

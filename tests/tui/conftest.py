@@ -57,8 +57,13 @@ class FakeJob:
     acted: list[AnyAction] = field(default_factory=list)
     focused: str = ""
 
+    answers: Callable[[str], str] = "{} answers".format
+
     def focus(self, node: str) -> None:
         self.focused = node
+
+    def told_of_host(self, host: str) -> str:
+        return self.answers(host)
 
     def stop(self) -> None:
         self.stopped += 1

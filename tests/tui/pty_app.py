@@ -40,6 +40,9 @@ class RunningJob:
     def act(self, action: AnyAction) -> str:
         return action.NAME
 
+    def told_of_host(self, host: str) -> str:
+        return f"{host} answers"
+
     def focus(self, node: str) -> None:
         pass
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,6 +67,32 @@ async def test_an_action_is_asked_for_and_done_after_a_yes(
         await pilot.pause()
         assert job.acted == [DONE[name]]
         assert f"{name} is under way" in text_grid(app)[-1]
+
+
+@pytest.mark.parametrize("name", ["add host", "drain host"])
+async def test_whether_a_host_answers_is_said_in_the_question(
+    open_app: OpenApp, settle: Settle, text_grid: Grid, fake_job: type[FakeJob], name: str
+) -> None:
+    """Nothing waits for it; and a question that was answered meanwhile stays so."""
+    known = threading.Event()
+
+    def answer(host: str) -> str:
+        known.wait()
+        return f"{host} is NOT reached: no route to host"
+
+    job, keys = fake_job(hosts={"n1": 1, "n0": 1}, answers=answer), (KEYS[name], *PROMPTED[name])
+    async with open_app(RUNNING, job=job) as (app, pilot, _):
+        await settle(pilot)
+        await pilot.press(*keys, "n", *keys)
+        host = "n2" if name == "add host" else "n1"
+        assert any(f"Whether {host} answers is not known yet: it is asked." in row for row in text_grid(app))
+        known.set()
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        assert any(f"{host} is NOT reached: no route to host" in row for row in text_grid(app))
+        await pilot.press("y")
+        await app.workers.wait_for_complete()
+        assert job.acted == [DONE[name]] and not app.cockpit.question
 
 
 @pytest.mark.parametrize("told_by", ["job", "recording"])

@@ -12,6 +12,7 @@ from distmon.core.errors import DistmonError
 from distmon.core.printable import clean
 from distmon.launcher.actions import AddHost, AnyAction, DrainHost, RestartJob, SignalRank, StopJob, signal_named
 from distmon.launcher.living import BARRED
+from distmon.replay.background import Beside
 from distmon.tui.ports import Job, Target
 from distmon.tui.rights import Rights
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 NO_JOB = "no job of this session runs on this machine"
 FIXED_HOSTS = "the hosts of this job are fixed; --min-np lets them change"
 _IDLE = "Take {} out of the job? It has no rank:\nthe ranks go on as they are."
+LOOKS_EVERY_S = 0.1
+"""For a host's answer."""
 _SIGNAL_KEYS = {"SIGUSR1": "1", "SIGUSR2": "2", "SIGINT": "i", "SIGTERM": "t", "SIGKILL": "k", "SIGSTOP": "s", "SIGCONT": "c"}
 
 
@@ -58,6 +61,20 @@ class Acting:
 
     def _ask(self, job: Target, action: AnyAction, effect: str = "") -> None:
         self._cockpit.ask(effect or action.effect, partial(self._do, job, action))
+
+    def _ask_of_host(self, job: Target, action: AddHost | DrainHost, effect: str = "") -> None:
+        """Whether the host answers is not waited for: the question says it once it is known."""
+        question, host = effect or action.effect, action.host.partition(":")[0]
+        self._ask(job, action, f"{question}\nWhether {clean(host)} answers is not known yet: it is asked.")
+        self._cockpit.app.run_worker(self._tell_of_host(job, action, question, host), name="host", exclusive=True)
+
+    async def _tell_of_host(self, job: Target, action: AnyAction, question: str, host: str) -> None:
+        asked, answer = self._cockpit.question, Beside(partial(job.told_of_host, host))
+        while not answer.done:
+            await asyncio.sleep(LOOKS_EVERY_S)
+        said = answer.result()
+        if said is not None and self._cockpit.question == asked:
+            self._ask(job, action, f"{question}\n{clean(said)}")
 
     def _do(self, job: Target, action: AnyAction) -> None:
         self._cockpit.app.run_worker(self._done(job, action), name="act")
@@ -111,7 +128,7 @@ class Acting:
         if (known := self._cockpit.facts.state.elastic.hosts.get(name)) is not None and known.barred_for_good:
             self._cockpit.say(f"{clean(name)} {BARRED}")
             return
-        self._ask(job, AddHost(text))
+        self._ask_of_host(job, AddHost(text))
 
     def _drain_host(self, job: Target) -> None:
         hosts = job.hosts
@@ -130,4 +147,4 @@ class Acting:
             return
         rounds = self._cockpit.facts.state.elastic.rounds
         idle = bool(rounds) and text not in (host for _, host, _ in rounds[-1].places)
-        self._ask(job, DrainHost(text), _IDLE.format(clean(text)) if idle else "")
+        self._ask_of_host(job, DrainHost(text), _IDLE.format(clean(text)) if idle else "")
