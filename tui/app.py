@@ -376,7 +376,7 @@ class DistmonApp(OrderedKeys):
             "svg": lambda: self.export_screenshot(title="distmon"),
             "html": lambda: as_html(self._screen_lines(), palette_named(self.theme), "distmon"),
             "text": lambda: as_text(self._screen_lines()),
-            "csv": lambda: as_csv(panel.records() if panel is not None else []),
+            "csv": lambda: as_csv(panel.records(), panel.file_names()) if panel is not None else "",
             "json": lambda: as_json(panel.records() if panel is not None else []),
         }
         try:

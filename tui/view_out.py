@@ -48,9 +48,9 @@ def _span(text: str, style: Style | None) -> str:
     return f'<span style="{css}">{escape(text)}</span>' if css else escape(text)
 
 
-def as_csv(records: Records) -> str:
-    """A line of names, then one per record."""
-    names = list(dict.fromkeys(name for record in records for name in record))
+def as_csv(records: Records, names_of_none: Sequence[str] = ()) -> str:
+    """A line of names, which without a record are `names_of_none`, then one per record."""
+    names = list(dict.fromkeys(name for record in records for name in record)) or list(names_of_none)
     out = io.StringIO()
     writer = csv.DictWriter(out, names, lineterminator="\n")
     writer.writeheader()

@@ -913,6 +913,24 @@ async def test_every_panel_has_data_for_a_file(open_app: OpenApp) -> None:
                 assert records, (name, panel_name)
                 json.dumps(list(records))
                 assert panel.selected_records()
+                assert set(panel.file_names()) <= set(records[0]) or panel.file_names() == ("line",), (name, panel_name)
+
+
+async def test_the_file_of_an_empty_panel_has_names(open_app: OpenApp, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with open_app([], size=(120, 40)) as (app, pilot, _):
+        for name in (*OWN, "sessions", "against"):
+            app.cockpit.go(name)
+            await pilot.pause()
+            await pilot.pause()
+            for panel in app.cockpit.page.panels.values():
+                panel.focus()
+                await pilot.pause()
+                await pilot.press("e", "c")
+    files = {path.name: path.read_text() for path in tmp_path.glob("*.csv")}
+    assert files["distmon-ranks-4.csv"].startswith("rank,host,state,step,epoch,step_ms,input_ms,")
+    assert files["distmon-events.csv"] == "at_s,severity,rank,host,times,text\n"
+    assert not [name for name, text in files.items() if not text.strip()]
 
 
 async def test_no_panel_puts_display_text_where_it_has_figures(open_app: OpenApp, fake_player: type[FakePlayer]) -> None:

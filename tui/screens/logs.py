@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -22,8 +22,10 @@ from distmon.tui.view.facts import Facts
 from distmon.tui.view.filters import all_hidden, literal_words, told
 from distmon.tui.view.logs import (
     EVENT_FIELDS,
+    EVENT_NAMES,
     LOG_SORTS,
     OUTPUT_FIELDS,
+    OUTPUT_NAMES,
     TIME,
     Feed,
     Kept,
@@ -60,11 +62,14 @@ class LinesPage(Page):
     TIMED: ClassVar[tuple[str, ...]] = ("chart",)
     LINES = ("lines", "nothing yet")
     """Title of the log, and what it says while it is empty."""
+    NAMES: ClassVar[Sequence[str]] = ()
+    """Of the values of a line in a file."""
 
     def __init__(self, frame: Frame, name: str) -> None:
         super().__init__(frame, name)
         self.choices.focused = "lines"
         self.lines = CursorLog(self.LINES[0], 1, empty=self.LINES[1], id="lines")
+        self.lines.names = self.NAMES
         self.chart = Chart("throughput", 2, id="chart")
         self.panels = {"lines": self.lines, "chart": self.chart}
         self.details = TextPanel("the line", 0, id="details")
@@ -178,6 +183,7 @@ class Events(LinesPage):
 
     BINDINGS = bindings_for("events")
     LINES = ("events", "nothing has happened yet")
+    NAMES = EVENT_NAMES
 
     def __init__(self, frame: Frame, name: str) -> None:
         super().__init__(frame, name)
@@ -199,6 +205,7 @@ class Logs(LinesPage):
 
     BINDINGS = bindings_for("logs")
     LINES = ("output", "no rank has written anything yet")
+    NAMES = OUTPUT_NAMES
 
     def __init__(self, frame: Frame, name: str) -> None:
         super().__init__(frame, name)

@@ -35,6 +35,7 @@ class Nodes(Page):
         self.choices.sorts = {"nodes": ("node", False)}
         self.heat: HeatMap[Unit] = HeatMap("every node", 1, empty="no agent has reported yet", id="heat")
         self.table: Table[str] = Table("nodes", 2, node_table.COLUMNS, empty="no agent has reported yet", id="nodes")
+        self.table.names = node_table.FILE_NAMES
         self.panels = {"heat": self.heat, "nodes": self.table}
 
     def rows(self, width: int, height: int) -> Rows:

@@ -15,7 +15,7 @@ from distmon.tui.view.details import details_figures, details_lines, details_tit
 from distmon.tui.view.facts import Facts
 from distmon.tui.view.filters import all_hidden, read_filter, told
 from distmon.tui.view.listing import matches
-from distmon.tui.view.logs import EVENT_FIELDS, LOG_SORTS, Feed, event_line, order_words, output_line
+from distmon.tui.view.logs import EVENT_FIELDS, EVENT_NAMES, LOG_SORTS, OUTPUT_NAMES, Feed, event_line, order_words, output_line
 from distmon.tui.widgets.cards import Cards
 from distmon.tui.widgets.chart import Chart
 from distmon.tui.widgets.log_view import LogView
@@ -51,6 +51,8 @@ class Overview(Page):
         self.ranks: Table[int] = Table("ranks", 4, ranks.COLUMNS, empty="no rank has started yet", id="ranks")
         self.events = LogView("events", 5, empty="nothing has happened yet", id="events")
         self.output = LogView("output", 6, empty="no rank has written anything yet", id="output")
+        self.ranks.names, self.nodes.names = ranks.FILE_NAMES, node_table.FILE_NAMES
+        self.events.names, self.output.names = EVENT_NAMES, OUTPUT_NAMES
         self.details = TextPanel("details", 0, id="details")
         panels: list[Panel] = [self.chart, self.split, self.nodes, self.ranks, self.events, self.output]
         self.panels = {str(panel.id): panel for panel in panels}

@@ -428,6 +428,7 @@ class Page(Board):
         """Shows the rows of a table through its filter and in its order, by their records, which a file gets."""
         name = str(table.id)
         self.fields[name] = tuple(dict.fromkeys(field for record in records.values() for field in record))
+        table.names = self.fields[name] or table.names
         wanted = read_filter(self.choices.filters.get(name, ""), self.fields[name])
         column, descending = self.choices.sorts[name]
         value = next((c.figure or c.key for c in table.columns if c.key == column), column)

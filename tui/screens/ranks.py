@@ -46,6 +46,7 @@ class Ranks(Page):
         self.band = Chart("over ranks", 2, id="band")
         self.ripple = Ripple(OVER_TIME, 3, empty="no steps yet", id="ripple")
         self.table: Table[int] = Table("ranks", 4, ranks.ALL_COLUMNS, empty="no rank has started yet", id="ranks")
+        self.table.names = ranks.FILE_NAMES
         self.details = TextPanel("details", 0, id="details")
         self.panels = {"heat": self.heat, "band": self.band, "ripple": self.ripple, "ranks": self.table}
         self.others = [self.details]

@@ -26,6 +26,9 @@ EVENT_FIELDS = ("rank", "host", "at", "severity")
 OUTPUT_FIELDS = (*EVENT_FIELDS, "out")
 """What a filter can ask of an event, and of a line of output; `at` is the time of day, `out` is stdout or stderr."""
 TIME = "time"
+EVENT_NAMES = ("at_s", "severity", "rank", "host", "times", "text")
+OUTPUT_NAMES = ("at_s", "ranks", "hosts", "stream", "severity", "text")
+"""Of the values of a line in a file."""
 LOG_SORTS = (TIME, "severity", "rank", "host")
 _SEVERITIES = {"info": 0, "warning": 1, "error": 2}
 _ERROR = re.compile(r"\b(?:ERROR|FATAL|CRITICAL)\b|^Traceback \(most recent|^[\w.]*(?:Error|Exception)(?::|$)")

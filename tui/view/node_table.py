@@ -62,6 +62,10 @@ _UNITS |= {name: f"{name}_percent" for name in ("cpu", "memory", "gpu", "gpu_mem
 _UNITS |= {name: f"{name}_bytes_per_s" for name in ("received", "sent")}
 
 
+FILE_NAMES = [_UNITS.get(name, name) for name in FIELDS]
+"""Of the figures of a node, in a file."""
+
+
 def with_units(facts: Facts, keys: Sequence[str]) -> list[dict[str, object]]:
     """The figures of nodes for a file, with their units in the names."""
     ranks = ranks_by_node(facts)

@@ -79,6 +79,10 @@ _UNITS = {"samples": "samples_per_s"} | {
 }
 
 
+FILE_NAMES = [_UNITS.get(name, name) for name in FIELDS]
+"""Of the figures of a rank, in a file."""
+
+
 def figures(facts: Facts, ranks: Sequence[int]) -> list[dict[str, object]]:
     """The FIELDS of ranks for a file, with their units in the names."""
     differing = differences(facts.ranks.values())

@@ -158,6 +158,9 @@ class Chart(Panel):
         self._axis = plot.axis
         return [line.strip(width, self.base) for line in plot.lines()]
 
+    def file_names(self) -> Sequence[str]:
+        return ("series", self._data.axis_figure, self._data.figure)
+
     def records(self) -> list[dict[str, object]]:
         """The samples of the time that is shown; times in seconds since the origin."""
         axis, found, place = self._axis, [], self._data.axis_figure

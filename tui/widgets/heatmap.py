@@ -132,6 +132,9 @@ class HeatMap(Panel, Generic[K]):
     def caption(self) -> Line:
         return Line((text, self.palette.style(role)) for text, role in self._caption)
 
+    def file_names(self) -> Sequence[str]:
+        return ("group", "key", self._data.figure)
+
     def records(self) -> list[dict[str, object]]:
         """Every value, with the name of its group."""
         names = [name for name, count in self._data.groups for _ in range(count)]

@@ -83,6 +83,8 @@ class Lanes(Panel):
             pieces = ((f"at {duration(data.cross - data.origin)} ", "accent"), *pieces)
         return Line((text, self.palette.style(role)) for text, role in pieces)
 
+    names = ("host", "slot", "kind", "from_s", "to_s")
+
     def records(self) -> list[dict[str, object]]:
         """Every stretch of every row; seconds since the origin."""
         return [

@@ -51,6 +51,8 @@ class Panel(Canvas, can_focus=True):
     body_top = 1
     empty = ""
     """What a body without rows says."""
+    names: Sequence[str] = ("line",)
+    """What `file_names` gives."""
     hidden = ""
     """What it says in place of that where there are rows, and a filter hides all of them."""
     _framed_rows: tuple[object, list[tuple[Strip, bool, Strip]]] = (None, [])
@@ -66,6 +68,10 @@ class Panel(Canvas, can_focus=True):
     def records(self) -> Sequence[Mapping[str, object]]:
         """The data that is shown, for a file: here the lines of the body."""
         return [{"line": text} for strip in self.draw_body(*self.body_size) if (text := strip.text.rstrip())]
+
+    def file_names(self) -> Sequence[str]:
+        """What the values of its data are called in a file, where there is no data that tells it."""
+        return self.names
 
     def selected_records(self) -> Sequence[Mapping[str, object]]:
         """Of those, what is selected; all where nothing is."""

@@ -93,6 +93,9 @@ class Ripple(Panel):
         known = [value for row in data.rows if (value := row[second]) is not None]
         return f"{milliseconds(min(known))} to {milliseconds(max(known))} ms" if known else MISSING
 
+    def file_names(self) -> Sequence[str]:
+        return ("rank", "at_s", self._data.figure)
+
     def records(self) -> list[dict[str, object]]:
         """Every second of every rank, by when it begins: in seconds since the job's start."""
         data = self._data

@@ -62,6 +62,7 @@ class Table(RowsPanel[K]):
     ) -> None:
         super().__init__(title, number, empty=empty, id=id)
         self.columns = tuple(columns)
+        self.names = [column.figure or column.key for column in columns]
         self._cells: Callable[[K], Sequence[Cell]] = lambda key: ()
         self.in_brief: Callable[[K], str] = lambda key: ""
         """What a narrow table says of a row in place of all cells but the first; empty where these tell more."""
