@@ -69,6 +69,8 @@ class GenerationSpan:
     assigned: float | None
     first_step: float | None
     last_step: float | None
+    ended: float | None
+    """When the next round gave out its ranks, or the job ended; None while it goes on."""
     cause: str
     """What led to it, in words."""
     rendezvous_s: float | None
@@ -80,6 +82,22 @@ class GenerationSpan:
     usual_step_s: float | None
     undone_steps: int
     """Its steps that a failure threw away."""
+
+    @property
+    def forming_s(self) -> float | None:
+        """Until its first step; of one that never trained, until it ended. With the next two it is the whole generation."""
+        until = self.first_step if self.first_step is not None else self.ended
+        return None if self.assigned is None or until is None else max(until - self.assigned, 0.0)
+
+    @property
+    def trained_s(self) -> float | None:
+        """From the start of its first step to the end of its last."""
+        return None if self.first_step is None or self.last_step is None else self.last_step - self.first_step
+
+    @property
+    def after_s(self) -> float | None:
+        """From its last step to its end."""
+        return None if self.ended is None or self.last_step is None else max(self.ended - self.last_step, 0.0)
 
 
 @dataclass(slots=True, frozen=True)
@@ -310,12 +328,14 @@ def _generation_span(state: SessionState, number: int, assigned: Round | None, t
     last = max((r.last_end for r in ranks if r.last_end is not None), default=None)
     firsts = [s for r in ranks if (s := r.first_duration_s) is not None]
     usual = [ns / 1e9 for r in ranks if (ns := r.durations.quantile(0.5)) is not None]
+    ended = min((r.at for r in state.elastic.rounds if r.generation > number), default=state.job.ended_at)
     return GenerationSpan(
         generation=number,
         world_size=assigned.world_size if assigned else generation.world_size,
         assigned=assigned.at if assigned else None,
         first_step=first,
         last_step=last,
+        ended=ended,
         cause=_cause(state, number, assigned),
         rendezvous_s=_longest(state, "rendezvous", assigned, first),
         initialisation_s=_longest(state, "initialisation", assigned, first),

@@ -264,6 +264,20 @@ def test_a_host_that_joins_waits_for_notice_and_for_the_round() -> None:
     (first, second) = elastic.generation_spans(state)
     assert (first.world_size, second.world_size, second.cause) == (1, 2, "b joined")
     assert second.rendezvous_s == pytest.approx(6.6) and second.first_step == 28.0
+    assert second.assigned == 20.5 and second.ended == 32.0
+    for whole, span in ((second.assigned - (first.assigned or 0.0), first), (second.ended - second.assigned, second)):
+        assert sum(part or 0.0 for part in (span.forming_s, span.trained_s, span.after_s)) == pytest.approx(whole)
+
+
+def test_a_generation_that_never_trained_formed_until_the_next() -> None:
+    story = begun("a", "b")
+    for rank, host in enumerate("ab"):
+        story.steps(host, rank, 0, 10.0, 12)
+    story.round(20.0, 1, "a")
+    story.round(25.0, 2, "a")
+    _, second, third = elastic.generation_spans(story.folded())
+    assert (second.forming_s, second.trained_s, second.after_s) == (5.0, None, None)
+    assert (third.forming_s, third.after_s) == (None, None)
 
 
 def test_a_worker_whose_slot_was_taken_away_only_has_its_end() -> None:

@@ -53,7 +53,8 @@ class Timeline(Page):
             spans = {found.generation: found for found in generation_spans(facts.state)}
             self._starts = {number: found.assigned or found.first_step for number, found in spans.items()}
             records = timeline.generation_records(spans, facts.origin)
-            self.list_rows(self.generations, records, partial(timeline.generation_cells, spans, facts.origin))
+            cells = partial(timeline.generation_cells, spans, facts.origin)
+            self.list_rows(self.generations, records, cells, timeline.GENERATION_CAPTION)
         if "lost" in shown:
             self.lost.figures = partial(timeline.lost_records, facts)
             self.lost.show(partial(timeline.lost_lines, facts))

@@ -38,18 +38,23 @@ SLOT_FIELDS = ("host", "slot", "rank", "end", "trained_s", "lost_s")
 """What a filter can ask of a slot: its last rank, how its last worker ended, how long they trained and were kept from it."""
 _SLOT_FIGURES = {"trained": "trained_s", "lost": "lost_s"}
 SLOT_SORTS = (LISTED, "host", "slot", "rank", "end", *_SLOT_FIGURES)
+LONG_S = 100.0
+"""From here on tenths of seconds are not shown."""
 GENERATION_COLUMNS = (
     Column("generation", "round", 5),
     Column("ranks", "ranks", 5, importance=1),
     Column("at", "from", 8, importance=2, figure="from_s"),
-    Column("trained", "trained", 9, importance=3, figure="trained_s"),
-    Column("step", "step ms", 7, importance=5, figure="step_s"),
-    Column("rendezvous", "rendezv.", 8, importance=6, figure="rendezvous_s"),
-    Column("start", "start", 8, importance=7, figure="initialisation_s"),
-    Column("sync", "sync", 8, importance=8, figure="sync_s"),
-    Column("undone", "undone", 6, importance=9, figure="undone_steps"),
-    Column("cause", "why", 16, "left", importance=4, grow=4, widest=120),
+    Column("forming", "+ forming", 9, importance=4, figure="forming_s"),
+    Column("trained", "+ trained", 9, importance=3, figure="trained_s"),
+    Column("after", "+ after", 9, importance=6, figure="after_s"),
+    Column("step", "step ms", 7, importance=7, figure="step_s"),
+    Column("rendezvous", "rendezv.", 8, importance=8, figure="rendezvous_s"),
+    Column("start", "start", 8, importance=9, figure="initialisation_s"),
+    Column("sync", "sync", 8, importance=10, figure="sync_s"),
+    Column("undone", "undone", 6, importance=11, figure="undone_steps"),
+    Column("cause", "why", 16, "left", importance=5, grow=4, widest=120),
 )
+GENERATION_CAPTION = [(" + add up to the next round; rendezv., start, sync: the longest of a rank, while it formed", "muted")]
 
 
 def slots(facts: Facts) -> list[LaneRow]:
@@ -125,7 +130,9 @@ def generation_records(spans: dict[int, GenerationSpan], origin: float) -> dict[
             "generation": number,
             "ranks": found.world_size,
             "from_s": None if (begun := _begun(found)) is None else begun - origin,
-            "trained_s": None if found.first_step is None or found.last_step is None else found.last_step - found.first_step,
+            "forming_s": found.forming_s,
+            "trained_s": found.trained_s,
+            "after_s": found.after_s,
             "step_s": found.usual_step_s,
             "rendezvous_s": found.rendezvous_s,
             "initialisation_s": found.initialisation_s,
@@ -144,12 +151,11 @@ def _begun(found: GenerationSpan) -> float | None:
 def generation_cells(spans: dict[int, GenerationSpan], origin: float, number: int) -> Sequence[Cell]:
     found = spans[number]
     begun = _begun(found)
-    trained = None if found.first_step is None or found.last_step is None else found.last_step - found.first_step
     return (
         (str(number), "text"),
         (MISSING if found.world_size is None else str(found.world_size), "text"),
         (duration(None if begun is None else begun - origin), "text"),
-        (duration(trained), "text"),
+        *((_took(seconds), "text") for seconds in (found.forming_s, found.trained_s, found.after_s)),
         (milliseconds(found.usual_step_s), "text"),
         (span(found.rendezvous_s), "text"),
         (span(found.initialisation_s), "text"),
@@ -157,6 +163,10 @@ def generation_cells(spans: dict[int, GenerationSpan], origin: float, number: in
         (f"{found.undone_steps:,}", "warn" if found.undone_steps else "text"),
         (clean(found.cause) or ("the start" if number == 0 else MISSING), "text"),
     )
+
+
+def _took(seconds: float | None) -> str:
+    return span(seconds) if seconds is None or seconds < LONG_S else duration(seconds)
 
 
 def lost_records(facts: Facts) -> list[dict[str, object]]:
