@@ -128,7 +128,7 @@ def healthy_alarms(seconds: int, seed: int = 0) -> Iterator[str]:
             apply(state, event)
         moment = before = facts(state, before)
         for width, _ in SIZES:
-            line = "".join(text for text, _ in header.verdict(moment, palette, width).pieces).strip()
+            line = "".join(text for text, _ in header.verdict(moment, palette, width)[0].pieces).strip()
             if line.startswith(_ALARMS):
                 yield f"{second} s: {line}"
         for entry in reversed(state.log):

@@ -45,6 +45,15 @@ def running(ranks: int = 4, nodes: int = 2, seconds: int = 30) -> list[AnyEvent]
     ]
 
 
+async def test_a_small_screen_says_who_and_what_cause(open_app: OpenApp, text_grid: Grid) -> None:
+    async with open_app(running(), size=(40, 12)) as (app, _, _):
+        rows = text_grid(app)
+        told = " ".join(row.strip() for row in rows[2:4])
+        assert told.startswith("▲ rank 1 is late by") and "in its input" in told
+        assert app.cockpit.facts.verdicts[0].text.startswith(told.removeprefix("▲ ").rstrip("…"))
+        assert rows[3].startswith("   ") and rows[4].startswith("─ 4 ranks")
+
+
 async def test_a_round_that_forms_is_no_training(open_app: OpenApp, text_grid: Grid) -> None:
     """Header, ranks and the sentence say the same, and no speed of the round before is shown for it."""
     events = running()

@@ -94,7 +94,7 @@ def test_a_job_that_died_of_a_hang_says_who_hung(first: int) -> None:
         f"  then rank {first} on localhost: exit code 1",
         "  | HorovodInternalError",
     ]
-    headline = "".join(text for text, _ in verdict(facts(state), DARK, 120).pieces)
+    headline = "".join(text for text, _ in verdict(facts(state), DARK, 120)[0].pieces)
     then = "it" if first == 1 else "rank 0 on localhost"
     assert headline.startswith(f" ✖ rank 1 on localhost hung for 33 s; then {then} died: exit code 1  HorovodInternalError")
     report = " ".join(to_text(sections(summarise(state))).split())
@@ -107,7 +107,7 @@ def test_a_rank_that_an_operator_stopped_is_named_before_and_after_the_job_dies_
     apply(state, ev.LaunchProgressed(at=99.0, stage="first_step", detail="all ranks have met"))
     apply(state, ev.ActionTaken(at=100.0, action="signal", detail="SIGSTOP to rank 1"))
     apply(state, ev.Ticked(at=130.0))
-    headline = "".join(text for text, _ in verdict(facts(state), DARK, 160).pieces)
+    headline = "".join(text for text, _ in verdict(facts(state), DARK, 160)[0].pieces)
     assert "rank 1 on localhost is under an operator's SIGSTOP since 30 s" in headline and "try: let it go on" in headline
     state = died_frozen()
     failure = ev.Failure(rank=0, host="localhost", exit_code=1, last_lines=["HorovodInternalError"])
@@ -116,7 +116,7 @@ def test_a_rank_that_an_operator_stopped_is_named_before_and_after_the_job_dies_
         "first failure: rank 1 on localhost: hung for 38 s under an operator's SIGSTOP",
         "  then rank 0 on localhost: exit code 1",
     ]
-    headline = "".join(text for text, _ in verdict(facts(state), DARK, 160).pieces)
+    headline = "".join(text for text, _ in verdict(facts(state), DARK, 160)[0].pieces)
     assert headline.startswith(" ✖ rank 1 on localhost hung for 38 s under an operator's SIGSTOP; then rank 0 on localhost died")
     report = " ".join(to_text(sections(summarise(state))).split())
     assert "rank 1 hung for 38.00 s under an operator's SIGSTOP; first to die: rank 0 on localhost, exit code 1" in report

@@ -52,10 +52,11 @@ def frame_places(width: int, height: int, *, bar: bool, prompt: int) -> dict[str
     if too_small(width, height):
         return {"too_small": Box(0, 0, width, height)}
     header, tabs = 2 if height >= 12 else 1, height >= TABS_HEIGHT
-    places = {"header": Box(0, 0, width, header), "verdict": Box(0, header + tabs, width, 1)}
+    verdict = 2 if width < SINGLE_WIDTH and height >= 12 else 1
+    places = {"header": Box(0, 0, width, header), "verdict": Box(0, header + tabs, width, verdict)}
     if tabs:
         places["tabs"] = Box(0, header, width, 1)
-    top, bottom = header + tabs + 1, height
+    top, bottom = header + tabs + verdict, height
     for name, rows in (("footer", 1), ("prompt", prompt), ("bar", int(bar))):
         if rows:
             bottom -= rows

@@ -245,7 +245,7 @@ class Cockpit(HoldingScreen):
         self.bands["header"].show(partial(header.header, facts, trail, standing), (facts, trail, standing))
         screen, asked = self.page.screen_name, self._asked
         self.bands["tabs"].show(lambda palette, width, height: chrome.tabs(screen, palette, width), screen)
-        self.bands["verdict"].show(lambda palette, width, height: [header.verdict(facts, palette, width)], facts)
+        self.bands["verdict"].show(lambda palette, width, height: header.verdict(facts, palette, width, height), facts)
         footer = (self._footer_commands, len(self.page.panels), self.note)
         self.bands["footer"].show(lambda palette, width, height: chrome.footer(*footer, palette, width), footer)
         self.bands["asked"].show(

@@ -16,7 +16,7 @@ from distmon.tui.theme import Palette
 from distmon.tui.view.facts import Facts
 from distmon.tui.view.nodes import present
 from distmon.tui.view.words import CUT_OFF, job_state, stage_of
-from distmon.tui.widgets.line import Line, spread
+from distmon.tui.widgets.line import Line, folded, spread
 from distmon.tui.widgets.meter import meter
 
 
@@ -104,8 +104,39 @@ def _speed(facts: Facts, palette: Palette, width: int) -> Line:
     return line.add(speed, style(role, bold=role == "accent")).add(" samples/s ", style("muted"))
 
 
-def verdict(facts: Facts, palette: Palette, width: int) -> Line:
-    """One line in words: how the job ended, what it waits for, or what holds it back and what to try."""
+def verdict(facts: Facts, palette: Palette, width: int, height: int = 1) -> list[Line]:
+    """In words: how the job ended, what it waits for, or what holds it back and what to try.
+
+    Who it is and the cause come first, so that what has no room is how much it is.
+    """
+    line, more = _sentence(facts, palette, (width - len(_INDENT)) * height)
+    rows = folded(line, width, height, _INDENT)
+    return [*rows[:-1], spread(rows[-1], more, width, palette.style("text"))]
+
+
+_INDENT = "   "
+"""Of what goes on in the next row: as wide as the sign before the sentence."""
+
+
+def _sentence(facts: Facts, palette: Palette, room: int) -> tuple[Line, Line]:
+    """It, and what the right end says where there is room."""
+    if (told := _told(facts, palette)) is not None:
+        return told, Line()
+    style = palette.style
+    first, others = facts.verdicts[0], len(facts.verdicts) - 1
+    calm = first.kind in CALM
+    glyph, role = (STATES["good"], "good") if calm else (STATES["warn"], "warn")
+    line = Line([(f" {glyph} ", style(role)), (clean(first.text), style(role, bold=True))])
+    more = Line([(f"+{others} more: v ", style("key"))] if others else [("v: why ", style("key"))])
+    lead = "  try: "
+    room -= line.width + len(lead) + 1 + more.width
+    if room >= 16:
+        line.add(lead, style("muted")).add(fit(clean(first.try_first), room).rstrip(), style("text"))
+    return line, more
+
+
+def _told(facts: Facts, palette: Palette) -> Line | None:
+    """What comes before all findings, or stands where there is none."""
     style, job = palette.style, facts.state.job
     if job.status == "ended" and job.was_stopped:
         return _stopped(job, palette)
@@ -118,16 +149,7 @@ def verdict(facts: Facts, palette: Palette, width: int) -> Line:
         return _launching(facts, palette)
     if not facts.verdicts:
         return Line([(f" {STATES['idle']} ", style("muted")), (_nothing_found(facts), style("muted"))])
-    first, others = facts.verdicts[0], len(facts.verdicts) - 1
-    calm = first.kind in CALM
-    glyph, role = (STATES["good"], "good") if calm else (STATES["warn"], "warn")
-    line = Line([(f" {glyph} ", style(role)), (clean(first.text), style(role, bold=True))])
-    more = Line([(f"+{others} more: v ", style("key"))] if others else [("v: why ", style("key"))])
-    lead = "  try: "
-    room = width - line.width - len(lead) - 1 - more.width
-    if room >= 16:
-        line.add(lead, style("muted")).add(fit(clean(first.try_first), room).rstrip(), style("text"))
-    return spread(line, more, width, style("text"))
+    return None
 
 
 _BEFORE_A_LAUNCH = ("stall", "rank_died", "below_capacity", "agent_silent")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from rich.cells import cell_len
@@ -67,6 +68,17 @@ def cut(line: Line, width: int) -> Line:
             return result.add(fit(text + "  ", room), style)
         result.add(text, style)
     return result
+
+
+def folded(line: Line, width: int, rows: int, indent: str = "") -> list[Line]:
+    """The line in so many rows at most, broken at blanks, and the last one cut where that is too few; later ones are indented."""
+    done, row = list[Line](), Line()
+    for word, style in ((word, style) for text, style in line.pieces for word in re.findall(r"\s*\S+|\s+$", text)):
+        if len(done) < rows - 1 and row.width + cells(word) > width:
+            done.append(row)
+            row, word = Line([(indent, style)]), word.lstrip()
+        row.add(word, style)
+    return [*done, row]
 
 
 def spread(left: Line, right: Line, width: int, style: Style) -> Line:
