@@ -179,7 +179,8 @@ async def test_recorded(open_app: OpenApp, text_grid: Grid, style_grid: Grid, fa
     [
         ("ascii", {"DISTMON_ASCII": "1"}),
         ("light", {"DISTMON_THEME": "light"}),
-        ("sixteen", {"TERM": "vt100", "COLORTERM": ""}),
+        ("sixteen", {"TERM": "xterm", "COLORTERM": ""}),
+        ("mono", {"TERM": "xterm-mono", "COLORTERM": ""}),
     ],
 )
 async def test_other_terminals(

@@ -308,8 +308,9 @@ class Page(Board):
         boxed = self.is_boxed()
         for part in self.parts():
             part.display = part.id in places
-            if isinstance(part, Panel):
+            if isinstance(part, Panel) and part.boxed is not boxed:
                 part.boxed = boxed
+                part.redraw()  # also where there is nothing else to draw
         self._arranged_for, self.arranged_size = self.situation(), self.size
         # A child, because the framework forgets the arrangement of a widget's ancestors, not its own.
         next(iter(self.parts())).refresh(layout=True)

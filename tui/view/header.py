@@ -109,7 +109,7 @@ def verdict(facts: Facts, palette: Palette, width: int, height: int = 1) -> list
 
     Who it is and the cause come first, so that what has no room is how much it is.
     """
-    line, more = _sentence(facts, palette, (width - len(_INDENT)) * height)
+    line, more = _sentence(facts, palette, width + (width - len(_INDENT)) * (height - 1))
     rows = folded(line, width, height, _INDENT)
     return [*rows[:-1], spread(rows[-1], more, width, palette.style("text"))]
 
