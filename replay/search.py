@@ -5,6 +5,7 @@ The index says where each second begins, so that the recording is read block by 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -26,6 +27,16 @@ class Block(NamedTuple):
 
     begin: Position
     end: Position | None
+    since: float = -math.inf
+    """All before it is of this time or earlier; without any it is the start."""
+
+
+class Stretch(NamedTuple):
+    """What was looked through last of a recording, and the lines in it that pass, in order."""
+
+    since: float
+    """From when on all was looked through; endless where it was from the start."""
+    lines: list[OutputLine]
 
 
 class OutputSearch:
@@ -66,17 +77,28 @@ class OutputSearch:
             self.share = count / len(blocks)
         return None
 
+    def back_from(self, at: float, known: int) -> Iterator[Stretch]:
+        """All lines up to a time that pass, the latest stretch first, but for the last `known` of that very moment."""
+        for block in reversed(list(self._before(at))):
+            found = [line for line in self._lines(block) if line.at <= at and self._passes(line)]
+            if self._cancelled:
+                return
+            there = sum(line.at == at for line in found)
+            kept = len(found) - min(known, there)
+            known -= len(found) - kept
+            yield Stretch(block.since, found[:kept])
+
     def _before(self, at: float) -> Iterator[Block]:
-        """Of about BLOCK_BYTES each, in order, up to the time."""
-        begin = START
+        """Of about BLOCK_BYTES each, in order, up to the time and a second beyond it."""
+        begin, since = START, -math.inf
         for second in self._index.seconds():
-            if second.at >= at:
-                yield Block(begin, second.position)
+            if second.at > at:
+                yield Block(begin, second.position, since)
                 return
             if _far(second.position) - _far(begin) >= BLOCK_BYTES:
-                yield Block(begin, second.position)
-                begin = second.position
-        yield Block(begin, None)
+                yield Block(begin, second.position, since)
+                begin, since = second.position, second.at
+        yield Block(begin, None, since)
 
     def _after(self, at: float) -> Iterator[Block]:
         begin = self._index.second_before(at).position

@@ -193,6 +193,7 @@ class DistmonApp(OrderedKeys):
             return
         try:
             self.take_events()
+            self.cockpit.keep_up()
         except Exception as error:
             self._handle_exception(error)
 
@@ -204,6 +205,7 @@ class DistmonApp(OrderedKeys):
             os.kill(os.getpid(), signal.SIGHUP)
             return
         self.take_events()
+        self.cockpit.keep_up()
         if self.job is not None and self.job.restarting and not self.job.running:
             self.exit(0)
             return

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -52,6 +54,26 @@ def test_the_nearest_line_is_found_in_both_directions(
         looked = OutputSearch(session, index, lambda line: "NaN" in line.text, words)
         assert looked.earlier(at) == next((line for line in reversed(lines) if line.at < at), None)
         assert looked.later(at) == next((line for line in lines if line.at > at), None)
+    index.close()
+
+
+@pytest.mark.parametrize("name", ["s.jsonl", "s.jsonl.zst"])
+def test_all_lines_before_a_moment_come_stretch_by_stretch_from_the_latest(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "BLOCK_BYTES", 2_000)
+    lines = [line for line in recorded(tmp_path / name) if "1" in line.text]
+    session = open_session(tmp_path / name)
+    index, source = open_index(session), random.Random(3)
+    for _ in range(10):
+        place = source.randrange(len(lines))
+        at = lines[place].at
+        known = sum(line.at == at for line in lines[place:])
+        stretches = list(OutputSearch(session, index, lambda line: "1" in line.text).back_from(at, known))
+        found = [line for stretch in reversed(stretches) for line in stretch.lines]
+        assert found == lines[:place] and stretches[-1].since == -math.inf
+        for later, earlier in pairwise(stretches):
+            assert all(line.at <= later.since for line in earlier.lines)
     index.close()
 
 

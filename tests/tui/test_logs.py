@@ -264,6 +264,67 @@ async def test_a_line_that_only_the_recording_still_has_is_found(
     player.close()
 
 
+def test_older_lines_come_before_those_that_are_there_as_far_as_there_is_room() -> None:
+    log, lines = deque([line(8), line(9)], maxlen=2), feed(6)
+    lines.set_filter(None, "line")
+    lines.update(log)
+    assert lines.since == (1.0, 2)
+    lines.take_older([line(6), line(7)])
+    lines.take_older([line(i) for i in range(6)])
+    log.append(line(10))
+    shown = lines.update(log)
+    assert [x.text for x in shown[:]] == [f"line {i}" for i in range(5, 11)] and lines.is_full
+    assert [x.number for x in shown[:]] == list(range(-3, 3)) and lines.entry(-2) is not None
+    same = Feed(output_line, 9, collapse=True)
+    same.update(deque([line(3)]))
+    same.take_older([line(2, rank=0), line(2, rank=1)])
+    assert [list(kept.ranks) for kept in same.update(deque([line(3)])).kept][-1] == [0]
+
+
+async def test_a_filter_finds_all_lines_of_the_recording_and_keeps_those_that_come(
+    open_app: OpenApp, settle: Settle, text_grid: Grid, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while more lines come between two frames than the state keeps."""
+    monkeypatch.setattr("distmon.tui.screens.logs.LOOK_AFTER_S", 0.001)
+    monkeypatch.setattr("distmon.replay.search.BLOCK_BYTES", 20_000)
+    player = player_of_needle(tmp_path / "s.jsonl", 3)
+    player.pause()
+    player.seek(29.0)
+    async with open_app(player=player, size=(120, 40)) as (app, pilot, _):
+        app.cockpit.go("logs")
+        page = app.cockpit.page
+        assert isinstance(page, Logs)
+        app.frame()
+        await settle(pilot)
+        assert f"since {clock(page.frame.facts.state.output[0].at)}; ( and )" in "\n".join(text_grid(app))
+        page.set_filter("needle")
+        assert "and looking back" in "\n".join(text_grid(app))
+
+        async def found() -> list[str]:
+            for _ in range(200):
+                await app.workers.wait_for_complete()
+                await pilot.pause()
+                if page._looking_back is None and page._back_soon is None:
+                    break
+            return [kept.entry.text for kept in page.feed().update(app.state.output).kept]
+
+        assert await found() == ["the Needle"]
+        assert "in all of the output" in "\n".join(text_grid(app)) and "the Needle" in "\n".join(text_grid(app))
+        page.set_filter(r"/^line \d+ 7$/")
+        assert await found() == [f"line {second} 7" for second in range(29) if second != 3]
+        page.set_filter("/line/")
+        lines = await found()
+        assert len(lines) == 5_000 and lines[-1] == "line 28 399"
+        page.set_filter("needle")
+        assert await found() == ["the Needle"]
+        for second in range(4):
+            texts = [f"more {second} {i}" for i in range(4_000)] + [f"needle {second}"]
+            apply(app.state, ev.OutputWritten(at=1100.0 + second, rank=0, host="h", local_rank=0, output="stdout", lines=texts))
+            app.cockpit.keep_up()
+        assert await found() == ["the Needle", *(f"needle {second}" for second in range(4))]
+    player.close()
+
+
 async def test_the_cursor_stays_on_its_line_when_the_filter_changes(open_app: OpenApp, settle: Settle, tmp_path: Path) -> None:
     player = player_of_needle(tmp_path / "s.jsonl", 3)
     player.pause()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,8 @@ from tests.tui.conftest import FakePlayer
     [("90", 90.0), ("1:30", 90.0), (" 1:00:00 ", 3600.0), ("step:5", 2.5), ("Step: 5", 2.5), ("END", math.inf)],
 )
 def test_a_moment_is_understood(text: str, seconds: float) -> None:
-    assert moment_named(text)(FakePlayer(list(session(Script(ranks=2, nodes=1, seconds=60))))) == seconds
+    player: Any = FakePlayer(list(session(Script(ranks=2, nodes=1, seconds=60))))
+    assert moment_named(text)(player) == seconds
 
 
 @pytest.mark.parametrize("text", ["1:75", "1:60:00", "-5", "soon", "5:", "end:1", ""])

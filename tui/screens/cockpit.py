@@ -188,6 +188,11 @@ class Cockpit(HoldingScreen):
         self.facts = facts
         self.redraw()
 
+    def keep_up(self) -> None:
+        """Events were taken in, which are drawn later."""
+        for page in self.pages.values():
+            page.keep_up(self.facts)
+
     def redraw(self) -> None:
         self.page.redraw()
         self.page_changed()

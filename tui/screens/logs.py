@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -42,13 +43,17 @@ from distmon.tui.widgets.cursor_log import CursorLog
 from distmon.tui.widgets.text_panel import TextPanel
 
 if TYPE_CHECKING:
-    from distmon.replay.search import OutputSearch
+    from distmon.replay.search import OutputSearch, Stretch
     from distmon.tui.ports import Player
 
 KEPT_LINES = 5_000
 TOLD_EVERY_S = 1.0
 SAME_MOMENT_S = 2.0
 """A state is of a moment only so far from that at which a live session was paused, or a line opened."""
+LOOK_AFTER_S = 1.2
+"""A filter is looked for in the recording when it has stood so long: what is here is on the disk then, and nobody types."""
+LOOK_BACK_BLOCKS = 64
+"""Blocks of the recording (search.BLOCK_BYTES each) that are looked through by themselves; more when one asks for it."""
 ROUNDING_S = 0.001
 """Past a line's own moment, so that the line is there."""
 
@@ -121,7 +126,8 @@ class LinesPage(Page):
             self.lines.hidden = all_hidden(words) if self.has_lines(facts) else ""
             column, descending = self.choices.sorts["lines"]
             lines = self.feed().in_order(lines, column, descending=descending)
-            self.lines.show(lines, " ".join([*words, *order_words(column, descending=descending), *notes]))
+            asked = " ".join([*words, *order_words(column, descending=descending)])
+            self.lines.show(lines, " · ".join(filter(None, [asked, *notes])))
             if there is not None:
                 self.lines.put_cursor(there)
         if "details" in shown:
@@ -215,6 +221,13 @@ class Logs(LinesPage):
         """Under way through the recording."""
         self._telling: Timer | None = None
         """Says how far it is."""
+        self._begun: object = None
+        """Stands for the lines that older ones are looked for to."""
+        self._looking_back: OutputSearch | None = None
+        """In the recording, for lines from before those that are here that pass the filter."""
+        self._back_soon: Timer | None = None
+        self._since: float | None = None
+        """From when on the recording was looked through for them; None where it was not."""
 
     def _host_label(self, name: str) -> str:
         return self.frame.facts.host_label(name)
@@ -238,11 +251,28 @@ class Logs(LinesPage):
         error = self._feed.set_filter(rank, text, problems=self.choices.problems)
         dropped = facts.state.output_dropped
         notes = [error] * bool(error) + [f"{dropped:,} lines lost"] * bool(dropped)
-        notes += ["same lines once"] * self.collapse
+        lines = self._feed.update(facts.state.output, self.lines.reads_from)
         older = facts.state.output_lines - len(facts.state.output)
-        if older and self.frame.player is not None:
-            notes.append(f"( and ) look through {older:,} more")
-        return self._feed.update(facts.state.output, self.lines.reads_from), notes
+        if self._feed.begun is not self._begun:
+            self._begun = self._feed.begun
+            self._stop_looking_back()
+            if older and self._feed.is_filtered and self.frame.player is not None:
+                self._back_soon = self.set_timer(LOOK_AFTER_S, self._look_back)
+        return lines, [*notes, *self._from_when(older), *["same lines once"] * self.collapse]
+
+    def _from_when(self, older: int) -> list[str]:
+        """In words, from when on lines are here, where there are older ones."""
+        if not older or self._since == -math.inf:
+            return ["in all of the output"] * bool(older and not self._feed.is_full)
+        oldest = self._feed.oldest
+        since = oldest.at if self._feed.is_full and oldest is not None else self._held_since
+        looking = self._back_soon is not None or self._looking_back is not None
+        more = " and looking back" * looking or f"; ( and ) look through {older:,} more" * (self.frame.player is not None)
+        return [f"since {clock(since)}{more}"]
+
+    @property
+    def _held_since(self) -> float:
+        return self._since if self._since is not None else self._feed.since[0]
 
     @property
     def opened(self) -> set[str]:
@@ -260,7 +290,67 @@ class Logs(LinesPage):
         self.choices.only_rank = None
         return True
 
+    def keep_up(self, facts: Facts) -> None:
+        """With a filter, lines that pass are kept also while so many come that the state no longer has them at the next frame."""
+        if self._feed.is_filtered and self.is_mounted:
+            self._feed.update(facts.state.output, self.lines.reads_from)
+
     # --- what is on the disk --------------------------------------------------------------------------------------
+
+    @dataclass
+    class Older(Message):
+        """What was found on the way back through the recording; `done` where no more is looked through."""
+
+        search: OutputSearch
+        stretch: Stretch
+        done: bool
+
+    def _matching(self) -> tuple[Callable[[OutputLine], bool], tuple[tuple[str, ...], ...]]:
+        """What passes the filter as it is now, in any thread, and words that are in it."""
+        matcher, text = Feed(output_line, 1), self.choices.filters.get("lines", "")
+        matcher.set_filter(self.choices.only_rank, text, problems=self.choices.problems)
+        return matcher.passes, literal_words(text, OUTPUT_FIELDS)
+
+    def _look_back(self) -> None:
+        self._back_soon = None
+        if self.frame.player is not None:
+            self._looking_back = self.frame.player.output_search(*self._matching())
+            self._back(self._looking_back, *self._feed.since)
+
+    @work(thread=True, group="back")
+    def _back(self, search: OutputSearch, edge: float, held: int) -> None:
+        left, room = LOOK_BACK_BLOCKS, KEPT_LINES
+        try:
+            for stretch in search.back_from(edge, held):
+                left, room = left - 1, room - len(stretch.lines)
+                done = left <= 0 or room <= 0 or stretch.since == -math.inf
+                self.post_message(self.Older(search, stretch, done))
+                if done:
+                    return
+        except DistmonError as error:
+            self.app.call_from_thread(self._back_failed, search, str(error))
+
+    def _back_failed(self, search: OutputSearch, why: str) -> None:
+        if search is self._looking_back:
+            self._stop_looking_back()
+            self.frame.say(why)
+
+    def on_logs_older(self, event: Older) -> None:
+        if event.search is not self._looking_back:
+            return
+        self._since = event.stretch.since
+        self._feed.take_older(event.stretch.lines)
+        if event.done or self._feed.is_full:
+            event.search.cancel()
+            self._looking_back = None
+        self.redraw("lines")
+
+    def _stop_looking_back(self) -> None:
+        if self._back_soon is not None:
+            self._back_soon.stop()
+        if self._looking_back is not None:
+            self._looking_back.cancel()
+        self._back_soon = self._looking_back = self._since = None
 
     @dataclass
     class Found(Message):
@@ -276,11 +366,8 @@ class Logs(LinesPage):
             self.frame.say("this session is not recorded, and so there is nothing else to look through")
             return
         self._stop_search()
-        matcher = Feed(output_line, 1)
-        matcher.set_filter(self.choices.only_rank, self.choices.filters.get("lines", ""), problems=self.choices.problems)
-        words = literal_words(self.choices.filters.get("lines", ""), OUTPUT_FIELDS)
-        self._search = player.output_search(matcher.passes, words)
-        at = state.now if step > 0 or not state.output else state.output[0].at
+        self._search = player.output_search(*self._matching())
+        at = state.now if step > 0 or not state.output else self._held_since
         self._tell_progress(self._search)
         self._telling = self.set_interval(TOLD_EVERY_S, partial(self._tell_progress, self._search))
         self._look(self._search, at, step)
@@ -331,6 +418,7 @@ class Logs(LinesPage):
 
     def on_unmount(self) -> None:
         self._stop_search()
+        self._stop_looking_back()
 
     def action_collapse(self) -> None:
         self.collapse = not self.collapse

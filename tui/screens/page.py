@@ -199,6 +199,9 @@ class Page(Board):
         if isinstance(panel, RowsPanel):
             panel.open_selected()
 
+    def keep_up(self, facts: Facts) -> None:
+        """Takes what the state does not keep for long; called between frames, also while another page is shown."""
+
     # --- rows that are read beside the screen ---------------------------------------------------------------------
 
     def await_rows(self) -> None:

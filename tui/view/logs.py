@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice, takewhile
@@ -76,6 +76,10 @@ class Feed(Generic[E]):
         self._log: deque[E] | None = None
         self._last: E | None = None
         self._next = 0
+        self.begun = object()
+        """Stands for all that was taken since the whole log was read."""
+        self.since: tuple[float, int] = (0.0, 0)
+        """The moment of the first entry of the log when it was read, and how many that pass were of that very moment."""
         self._series = object()
         """Stands for the lines of one log that passed one filter."""
         self._order: object = None
@@ -106,7 +110,7 @@ class Feed(Generic[E]):
 
     def forget(self) -> None:
         """Read the whole log again at the next update."""
-        self._last, self._series = None, object()
+        self._last, self._series, self.begun = None, object(), object()
         self._kept.clear()
         self._same.clear()
         self._read = []
@@ -157,12 +161,43 @@ class Feed(Generic[E]):
         last = self._last
         new = list(takewhile(lambda entry: entry is not last, reversed(log)))
         if len(new) == len(log):
+            if last is not None:
+                self.begun = object()
+            if log:
+                first = log[0].at
+                self.since = first, sum(self.passes(entry) for entry in takewhile(lambda entry: entry.at == first, log))
             self._kept.clear()
             self._same.clear()
         for entry in reversed(new):
             if self.passes(entry) and not (self._collapse and self._is_same(entry)):
                 self._keep(entry)
         self._last = log[-1] if log else None
+
+    def take_older(self, entries: Iterable[E]) -> None:
+        """Entries that passed the filter, in order, from before all that is kept: as many of the latest as there is room for."""
+        older = Feed(self._write, (self._kept.maxlen or 0) - len(self._kept), self._fields, collapse=self._collapse)
+        for entry in entries:
+            if not (older._collapse and older._is_same(entry)):
+                older._keep(entry)
+        first = self._kept[0].number if self._kept else self._next
+        for number, kept in enumerate(reversed(older._kept), 1):
+            kept.number = first - number
+            self._kept.appendleft(kept)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is no room for older ones."""
+        return len(self._kept) == self._kept.maxlen
+
+    @property
+    def oldest(self) -> E | None:
+        return self._kept[0].entry if self._kept else None
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether there is anything that an entry must pass."""
+        rank, wanted, problems = self._filter
+        return rank is not None or bool(wanted) or problems
 
     def entry(self, number: int) -> E | None:
         """The entry of a line's number, while it is kept."""
