@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 from msgspec import Struct
@@ -44,6 +45,11 @@ class Verdict(Struct, frozen=True, kw_only=True):
 def key_of(verdict: Verdict) -> Key:
     """What makes two looks see the same finding."""
     return verdict.kind, verdict.rank, verdict.host, verdict.phase
+
+
+def by_key(found: Iterable[Verdict]) -> dict[Key, Verdict]:
+    """The gravest first, as they were found."""
+    return {key_of(verdict): verdict for verdict in found}
 
 
 def why_no_gain(verdict: Verdict) -> str:

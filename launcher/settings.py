@@ -18,7 +18,7 @@ _SOURCES = ("-H", "--hosts", "--hostfile", "-hostfile", "--host-discovery-script
 
 
 class AlertSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the screen calls for, and how besides a note on the screen."""
+    """What calls for the user, and how besides a note on the screen."""
 
     on: tuple[Literal["errors", "warnings", "verdicts"], ...] = ("errors", "verdicts")
     bell: bool = False

@@ -5,17 +5,22 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
+import sys
 import threading
+import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from distmon.core.finding import CALM, Key
+from distmon.core.finding import CALM, Key, by_key
 from distmon.core.printable import clean
 from distmon.core.state import LogEntry, SessionState
-from distmon.core.verdicts import Verdict
-from distmon.tui.view.verdict_page import by_key
+from distmon.core.verdicts import Verdict, verdicts
+from distmon.tui.budget import LONGEST_PAUSE_S, SHARE
+
+if TYPE_CHECKING:
+    from distmon.launcher.settings import AlertSettings
 
 KINDS = ("errors", "warnings", "verdicts")
 HOLDS_S = 5.0
@@ -25,6 +30,13 @@ FORGOTTEN_S = 60.0
 FRESH_S = 10.0
 """What is older than this when it is first seen is no news: a recording was opened, or a late node told its past."""
 MOST_AT_ONCE = 3
+LOOK_EVERY_S = 1.0
+"""Without a screen the findings are looked for this often, and less often where that takes long."""
+
+
+def desktop_note(text: str) -> str:
+    """What has a terminal show a notification of its desktop, where it passes that on (OSC 9)."""
+    return f"\x1b]9;distmon: {text}\x07"
 
 
 def run_command(command: str, text: str) -> str:
@@ -107,3 +119,32 @@ class Alerts:
         ]
         self._told.update(new)
         return [Alert(now, clean(present[key].text), "warning", "verdicts") for key in new]
+
+
+class PlainAlerts:
+    """Alerts where there is no screen: calls as the settings ask for it, and gives a line for each call."""
+
+    def __init__(self, settings: AlertSettings) -> None:
+        self._settings = settings
+        self._wanted = bool(settings.command or settings.bell or settings.desktop)
+        self._alerts = Alerts(settings.on)
+        self._found: list[Verdict] = []
+        self._look_at = 0.0
+
+    def lines(self, state: SessionState) -> list[str]:
+        """What there was to call for since the last call."""
+        if not self._wanted:
+            return []
+        begun = time.monotonic()
+        if "verdicts" in self._settings.on and begun >= self._look_at:
+            self._found = verdicts(state)
+            ended = time.monotonic()
+            self._look_at = ended + max(LOOK_EVERY_S, min((ended - begun) / SHARE, LONGEST_PAUSE_S))
+        return [line for alert in self._alerts.update(state, self._found) for line in self._call(alert)]
+
+    def _call(self, alert: Alert) -> list[str]:
+        settings = self._settings
+        if sys.stderr.isatty():
+            sys.stderr.write("\a" * settings.bell + desktop_note(alert.text) * settings.desktop)
+        failure = run_command(settings.command, alert.text) if settings.command else ""
+        return [f"alert: {alert.text}", *([f"warning: {failure}"] if failure else [])]

@@ -25,7 +25,7 @@ from distmon.core.errors import DistmonError
 from distmon.core.fold import apply
 from distmon.core.state import SessionState
 from distmon.core.verdicts import Verdict, verdicts
-from distmon.tui.alerts import FRESH_S, Alert, Alerts, run_command
+from distmon.tui.alerts import FRESH_S, Alert, Alerts, desktop_note, run_command
 from distmon.tui.bindings import bindings_for, commands_for
 from distmon.tui.budget import LONGEST_PAUSE_S, SHARE, Budget
 from distmon.tui.glyphs import AsciiFilter, ascii_only
@@ -418,7 +418,7 @@ class DistmonApp(OrderedKeys):
         if settings.bell:
             self.bell()
         if settings.desktop and self._driver is not None:
-            self._driver.write(f"\x1b]9;distmon: {alert.text}\x07")
+            self._driver.write(desktop_note(alert.text))
         if settings.command:
             failure = run_command(settings.command, alert.text)
             if failure:

@@ -17,7 +17,7 @@ from distmon.core.state import SessionState
 from distmon.core.synthetic import Script, session
 from distmon.core.verdicts import Verdict
 from distmon.launcher.settings import AlertSettings
-from distmon.tui.alerts import FORGOTTEN_S, HOLDS_S, Alert, Alerts, run_command
+from distmon.tui.alerts import FORGOTTEN_S, HOLDS_S, Alert, Alerts, PlainAlerts, run_command
 from distmon.tui.view.facts import Facts, facts
 
 if TYPE_CHECKING:
@@ -224,3 +224,59 @@ async def test_without_an_alert_a_says_so(open_app: OpenApp) -> None:
     async with open_app(EVENTS) as (app, pilot, _):
         await pilot.press("a")
         assert "nothing has called" in app.cockpit.note
+
+
+@pytest.fixture
+def without_screen(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """The commands that were run without a screen, and for what; `gone` is none of this machine."""
+    ran: list[tuple[str, str]] = []
+
+    def run(command: str, text: str) -> str:
+        ran.append((command, text))
+        return "the alerts' command cannot be run: gone" if command == "gone" else ""
+
+    monkeypatch.setattr("distmon.tui.alerts.run_command", run)
+    monkeypatch.setattr("distmon.tui.alerts.LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr("distmon.tui.alerts.LONGEST_PAUSE_S", 0.0)
+    return ran
+
+
+def told_in_lines(settings: AlertSettings, events: Iterable[AnyEvent]) -> list[str]:
+    alerts, state, lines = PlainAlerts(settings), SessionState(), list[str]()
+    for event in events:
+        apply(state, event)
+        if isinstance(event, ev.Ticked):
+            lines += alerts.lines(state)
+    return lines
+
+
+def test_without_a_screen_an_error_and_a_finding_run_the_command_and_are_a_line_each(
+    without_screen: list[tuple[str, str]],
+) -> None:
+    slow = list(session(Script(ranks=2, nodes=1, seconds=60, slow_rank=1, delay_s=0.03)))
+    moment = slow[-1].at
+    lines = told_in_lines(AlertSettings(command="call-me"), [*slow, *told_of(moment)])
+    late = [line for line in lines if line.startswith("alert: rank 1 is late")]
+    assert len(late) == 1 and lines[-1] == "alert: the disk is full"
+    assert without_screen == [("call-me", line.removeprefix("alert: ")) for line in lines]
+
+
+def test_without_a_screen_a_command_that_cannot_be_run_is_told(without_screen: list[tuple[str, str]]) -> None:
+    lines = told_in_lines(AlertSettings(command="gone"), [*EVENTS, *told_of(EVENTS[-1].at)])
+    assert lines[-2:] == ["alert: the disk is full", "warning: the alerts' command cannot be run: gone"]
+
+
+def test_without_a_screen_and_without_anything_to_call_with_nothing_is_looked_for(
+    without_screen: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr("distmon.tui.alerts.verdicts")
+    assert not told_in_lines(AlertSettings(), [*EVENTS, *told_of(EVENTS[-1].at)]) and not without_screen
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_without_a_screen_bell_and_desktop_note_are_for_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], terminal: bool
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    assert told_in_lines(AlertSettings(bell=True, desktop=True), [*EVENTS, *told_of(EVENTS[-1].at)]) != []
+    assert capsys.readouterr().err == ("\a\x1b]9;distmon: the disk is full\x07" if terminal else "")

@@ -29,9 +29,10 @@ from distmon.launcher.presets import delete_preset, save_preset
 from distmon.launcher.reports import table
 from distmon.launcher.rundir import job_directory
 from distmon.launcher.settings import FILE_NAME as SETTINGS_NAME
-from distmon.launcher.settings import completed, load_settings, preset_words
+from distmon.launcher.settings import AlertSettings, completed, load_settings, preset_words
 from distmon.launcher.spec import LOST_AFTER_S, JobSpec
 from distmon.replay.paths import label, new_recording, remove_recording
+from distmon.tui.alerts import PlainAlerts
 from distmon.tui.cli.doctor import show_check
 from distmon.tui.cli.onward import Left, go_on, left
 from distmon.tui.cli.record import SUMMARIES_HELP
@@ -203,11 +204,11 @@ def _run_once(spec: JobSpec, arguments: argparse.Namespace) -> Ran:
         spec = spec.writing_timeline(str(Path.cwd() / (arguments.timeline or f"timeline-{session_id}.json")))
     with job_directory() as folder:
         plan, state = plan_job(spec, folder), SessionState()
-        agent = load_settings(Path.cwd()).agent
+        settings = load_settings(Path.cwd())
         first = opening(resolve(arguments.against, demo=False)) if arguments.against else None
         cycle = _cycle(arguments.cycle, plan, folder) if arguments.cycle else None
         if arguments.check:
-            return Ran(Left(show_check(plan, agent, as_json=False)))
+            return Ran(Left(show_check(plan, settings.agent, as_json=False)))
         with _recording(arguments.record, script_of(spec.command), session_id, state) as recording:
             check = not arguments.no_check
             job = LaunchedJob(
@@ -216,13 +217,16 @@ def _run_once(spec: JobSpec, arguments: argparse.Namespace) -> Ran:
                 recording,
                 session_id,
                 check=check,
-                agent=agent,
+                agent=settings.agent,
                 cycle=cycle,
                 summaries=arguments.summaries,
                 debug=arguments.debug,
             )
             show_app = not arguments.headless and can_show_app()
-            ran = _with_screen(job, state, first) if show_app else Ran(Left(_without_screen(job, state)), job.restarting)
+            if show_app:
+                ran = _with_screen(job, state, first, settings.alerts)
+            else:
+                ran = Ran(Left(_without_screen(job, state, settings.alerts)), job.restarting)
         if job.recording_failed:
             sys.stderr.write(f"distmon: {job.recording_failed}\n")
         elif recording.exists():
@@ -261,7 +265,7 @@ def script_of(command: list[str]) -> str:
     return next((word for word in command if word.endswith(".py")), command[0])
 
 
-def _with_screen(job: LaunchedJob, state: SessionState, first: tuple[str, object] | None) -> Ran:
+def _with_screen(job: LaunchedJob, state: SessionState, first: tuple[str, object] | None, alerts: AlertSettings) -> Ran:
     from distmon.tui.app import DistmonApp
     from distmon.tui.rewind import Rewind
 
@@ -269,7 +273,7 @@ def _with_screen(job: LaunchedJob, state: SessionState, first: tuple[str, object
     rewind = Rewind(job, state, job.recorder)
     app = DistmonApp(rewind, rewind, job, state=state, opening=first)
     try:
-        left_by = _shown(app, job, state)
+        left_by = _shown(app, job, state, alerts)
     finally:
         rewind.close()
         if job.running:
@@ -281,7 +285,7 @@ def _with_screen(job: LaunchedJob, state: SessionState, first: tuple[str, object
     return Ran(Left(left_by)) if left_by > 128 else Ran(left(app, code), job.restarting)
 
 
-def _shown(app: DistmonApp, job: LaunchedJob, state: SessionState) -> int:
+def _shown(app: DistmonApp, job: LaunchedJob, state: SessionState, alerts: AlertSettings) -> int:
     """How the screen was left. A screen that fails does not take the job along: it is followed in lines to its end."""
     try:
         return run_app(app)
@@ -290,28 +294,28 @@ def _shown(app: DistmonApp, job: LaunchedJob, state: SessionState) -> int:
             raise
         sys.stderr.write(f"distmon: {error}\ndistmon: the job goes on without the screen; Ctrl-C ends it\n")
         with _signals_stop(job):
-            _follow(job, state)
+            _follow(job, state, alerts)
         return 0
 
 
-def _without_screen(job: LaunchedJob, state: SessionState) -> int:
+def _without_screen(job: LaunchedJob, state: SessionState, alerts: AlertSettings) -> int:
     """Ranks' output to our own, progress to standard error, the summary to standard output."""
     with _signals_stop(job):
         job.start()
         try:
-            _follow(job, state)
+            _follow(job, state, alerts)
         finally:
             code = end(job, state)
     _print_summary(state)
     return code
 
 
-def _follow(job: LaunchedJob, state: SessionState) -> None:
-    view, alive = PlainView(), True
+def _follow(job: LaunchedJob, state: SessionState, alerts: AlertSettings) -> None:
+    view, calls, alive = PlainView(), PlainAlerts(alerts), True
     while alive:
         alive = job.running
         _drain(job, state)
-        for line in view.lines(state):
+        for line in (*view.lines(state), *calls.lines(state)):
             sys.stderr.write(f"distmon: {line}\n")
         if alive:
             time.sleep(POLL_S)

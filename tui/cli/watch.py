@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from importlib.metadata import version
+from pathlib import Path
 from typing import Never
 
 from distmon.core.errors import DistmonError
@@ -13,8 +14,10 @@ from distmon.core.fold import apply
 from distmon.core.state import SessionState
 from distmon.launcher.agents import LocalAgent
 from distmon.launcher.rundir import job_directory
+from distmon.launcher.settings import load_settings
 from distmon.replay.paths import passing_recording
 from distmon.replay.recorder import Recorder
+from distmon.tui.alerts import PlainAlerts
 from distmon.tui.cli.onward import Left, go_on, left
 from distmon.tui.format import clock as clock_words
 from distmon.tui.job import new_session_id
@@ -76,11 +79,11 @@ def _show(address: str, opening: Opening | None) -> Left:
 
 def _in_lines(session: LiveSession, state: SessionState) -> Never:
     """Where there is no terminal to draw on: what happens, line by line, until it is interrupted."""
-    view = PlainView()
+    view, calls = PlainView(), PlainAlerts(load_settings(Path.cwd()).alerts)
     while True:
         for event in session.poll():
             apply(state, event)
-        for line in view.lines(state):
+        for line in (*view.lines(state), *calls.lines(state)):
             sys.stdout.write(f"{clock_words(state.now)}  {line}\n")
         sys.stdout.flush()
         time.sleep(TICK_S)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import ClassVar
 
-from distmon.core.finding import Key
+from distmon.core.finding import Key, by_key
 from distmon.tui.bindings import bindings_for
 from distmon.tui.screens.arrange import Rows
 from distmon.tui.screens.page import Frame, Page
@@ -39,7 +39,7 @@ class Verdicts(Page):
         return [(2, [("verdicts", 1)]), (3, [("finding", 3), ("split", 2)])]
 
     def draw_parts(self, facts: Facts, shown: set[str]) -> None:
-        found = verdict_page.by_key(facts.verdicts)
+        found = by_key(facts.verdicts)
         self.list_rows(self.table, verdict_page.records(found), partial(verdict_page.cells, found))
         key = self.table.model.selected or next(iter(self.table.model.keys), None)
         one = found.get(key) if key is not None else None
@@ -55,7 +55,7 @@ class Verdicts(Page):
     def on_rows_panel_opened(self, event: RowsPanel.Opened) -> None:
         """To the rank or the node that it names."""
         key: Key | None = event.panel.model.selected
-        verdict = verdict_page.by_key(self.frame.facts.verdicts).get(key) if key is not None else None
+        verdict = by_key(self.frame.facts.verdicts).get(key) if key is not None else None
         if verdict is None:
             return
         node = next((n.node for n in self.frame.facts.state.nodes.values() if verdict.host and n.host == verdict.host), None)

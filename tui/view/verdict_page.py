@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from distmon.core.finding import CALM, Key, key_of, why_no_gain
+from distmon.core.finding import CALM, Key, by_key, why_no_gain
 from distmon.core.printable import clean
 from distmon.core.verdicts import Verdict
 from distmon.tui.format import MISSING, duration
@@ -39,11 +39,6 @@ def record(verdict: Verdict) -> dict[str, object]:
 def records(found: dict[Key, Verdict]) -> dict[Key, dict[str, object]]:
     """The same for a file."""
     return {key: {"who": who(verdict), **record(verdict)} for key, verdict in found.items()}
-
-
-def by_key(found: Iterable[Verdict]) -> dict[Key, Verdict]:
-    """The gravest first, as they were found."""
-    return {key_of(verdict): verdict for verdict in found}
 
 
 def who(verdict: Verdict) -> str:

@@ -19,7 +19,7 @@ from distmon.core.errors import DistmonError
 from distmon.core.fold import apply
 from distmon.core.state import SessionState
 from distmon.launcher.form import form_of
-from distmon.launcher.settings import load_settings
+from distmon.launcher.settings import AlertSettings, load_settings
 from distmon.replay.session_file import load_state
 from distmon.tui.app import DistmonApp
 from distmon.tui.cli import run as run_verb
@@ -70,6 +70,14 @@ class TrainingJob:
             yield ev.JobEnded(at=1.0, exit_code=0, reason="finished")
 
 
+class FailingJob(TrainingJob):
+    """Fails after so many looks."""
+
+    def poll(self) -> Iterator[ev.AnyEvent]:
+        if self.looks == 0:
+            yield ev.JobEnded(at=1.0, exit_code=1, reason="failed")
+
+
 def test_a_screen_that_fails_leaves_the_job_to_train_to_its_end(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -79,12 +87,29 @@ def test_a_screen_that_fails_leaves_the_job_to_train_to_its_end(
     monkeypatch.setattr(run_verb, "run_app", fails)
     monkeypatch.setattr(run_verb, "POLL_S", 0.0)
     job, state = TrainingJob(looks=5), SessionState()
-    assert run_verb._shown(cast(DistmonApp, None), cast(LaunchedJob, job), state) == 0
+    assert run_verb._shown(cast(DistmonApp, None), cast(LaunchedJob, job), state, AlertSettings()) == 0
     assert state.job.status == "ended" and not job.stopping
     assert "boom\ndistmon: the job goes on without the screen; Ctrl-C ends it\n" in capsys.readouterr().err
     job.stopping, job.looks = True, 5
     with pytest.raises(DistmonError, match="boom"):
-        run_verb._shown(cast(DistmonApp, None), cast(LaunchedJob, job), state)
+        run_verb._shown(cast(DistmonApp, None), cast(LaunchedJob, job), state, AlertSettings())
+
+
+def test_without_a_screen_the_alerts_of_the_settings_call(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran: list[tuple[str, str]] = []
+
+    def run_command(command: str, text: str) -> str:
+        ran.append((command, text))
+        return ""
+
+    monkeypatch.setattr("distmon.tui.alerts.run_command", run_command)
+    monkeypatch.setattr(run_verb, "POLL_S", 0.0)
+    job = FailingJob(looks=5)
+    run_verb._follow(cast(LaunchedJob, job), SessionState(), AlertSettings(command="call-me"))
+    assert ran == [("call-me", "job failed, exit code 1")]
+    assert "distmon: alert: job failed, exit code 1\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
