@@ -16,7 +16,7 @@ from distmon.launcher.actions import AddHost, DrainHost
 from distmon.launcher.driver.discovery import DiscoveryError, parse_discovered
 from distmon.launcher.facts import is_local
 from distmon.launcher.hosts import Host
-from distmon.launcher.living import LivingRanks
+from distmon.launcher.living import ONLY_HOST, LivingRanks
 from distmon.launcher.rundir import RunningJob, choose_job
 
 FILE_NAME = "hosts"
@@ -107,7 +107,9 @@ def shown(hosts: Mapping[str, int]) -> str:
 
 
 def without_host(hosts: Mapping[str, int], name: str) -> dict[str, int]:
-    """Raises UsageError for a host that is not there."""
+    """Raises UsageError for a host that is not there, and for the only one."""
     if name not in hosts:
         raise UsageError(f"the job has no host {name}; it has {', '.join(hosts) or 'none'}")
+    if len(hosts) == 1:
+        raise UsageError(f"{name} {ONLY_HOST}")
     return {host: slots for host, slots in hosts.items() if host != name}

@@ -6,6 +6,7 @@ from distmon.core.errors import DistmonError, UsageError
 from distmon.core.events import AnyEvent, MembershipChanged, RanksAssigned, WorkerExited, WorkerStarted
 
 BARRED = "is barred for the rest of the job and gets no rank; a restart takes it again"
+ONLY_HOST = "is the job's only host, and without it the job ends; add another first, or stop the job"
 _LISTED = 8
 
 

@@ -97,6 +97,8 @@ def test_jobs_that_have_gone_are_not_listed(runtime: Path) -> None:
 def test_hosts_change_as_they_are_asked_to() -> None:
     assert with_host({"a": 1}, "b") == {"a": 1, "b": 1}
     assert without_host({"a": 1, "b": 2}, "a") == {"b": 2}
+    with pytest.raises(UsageError, match="a is the job's only host, and without it the job ends"):
+        without_host({"a": 2}, "a")
 
 
 def test_of_a_host_without_a_rank_none_is_promised_to_follow_and_a_barred_one_gets_none(tmp_path: Path) -> None:

@@ -170,16 +170,6 @@ async def test_a_read_only_view_does_not_end_the_job_by_leaving(
         assert app.return_value == 0 and not job.stopped
 
 
-@pytest.mark.parametrize("keys", [("I", "9", "enter"), ("I", "x", "enter"), ("H", " ", "enter"), ("W", "z", "enter")])
-async def test_what_names_nothing_is_not_asked_for(
-    open_app: OpenApp, fake_job: type[FakeJob], keys: tuple[str, ...]
-) -> None:
-    job = fake_job(hosts={"n1": 1, "n2": 1})
-    async with open_app(RUNNING, job=job) as (app, pilot, _):
-        await pilot.press(*keys)
-        assert not app.cockpit.question and app.cockpit.note and not job.acted
-
-
 async def test_a_barred_host_is_named_as_such_and_nothing_is_promised_of_it(
     open_app: OpenApp, settle: Settle, text_grid: Grid, fake_job: type[FakeJob]
 ) -> None:
@@ -202,7 +192,7 @@ async def test_a_barred_host_is_named_as_such_and_nothing_is_promised_of_it(
         await pilot.pause()
         assert job.acted == [DrainHost("n1")]
         await pilot.press("H", *"n1:2", "enter")
-        assert app.cockpit.note.startswith("n1 is barred for the rest of the job") and not app.cockpit.question
+        assert any("n1 is barred for the rest of the job" in row for row in text_grid(app)) and not app.cockpit.question
 
 
 async def test_without_a_job_or_with_fixed_hosts_it_says_so(
@@ -249,3 +239,74 @@ async def test_a_job_that_was_stopped_has_not_failed_and_its_screen_forgets_what
         assert any("· an operator stopped the job; exit code 143" in row for row in shown)
         assert not any("✖" in row for row in shown) and "· stopped, exit 143" in shown[0]
         assert not app._notifications
+
+
+async def test_a_rank_that_is_typed_takes_the_place_of_the_selected_one(
+    open_app: OpenApp, settle: Settle, fake_job: type[FakeJob]
+) -> None:
+    """It was written behind it: 2 after a selected rank 1 was rank 12."""
+    events = [
+        event
+        for event in session(Script(ranks=14, nodes=1, seconds=5))
+        if not isinstance(event, (ev.WorkerExited, ev.JobEnded, ev.SessionEnded))
+    ]
+    async with open_app(events, job=fake_job()) as (app, pilot, _):
+        await settle(pilot)
+        await pilot.press("4", "down", "I")
+        assert app.cockpit.prompt.value == "0"
+        await pilot.press("escape", "down", "I")
+        assert app.cockpit.prompt.value == "1"
+        await pilot.press("2", "enter")
+        assert app.cockpit.question.startswith("Send rank 2 on ")
+
+
+@pytest.mark.parametrize(
+    ("key", "wrong", "said", "right"),
+    [
+        ("I", "9", "there is no rank 9", "1"),
+        ("I", "x", "there is no rank x", "1"),
+        ("I", "", "which rank?", "1"),
+        ("H", "n2:", "'n2:' is not of the form NAME:SLOTS", "n2:1"),
+        ("H", "", "which host, as NAME:SLOTS?", "n2:1"),
+        ("W", "n9", "no host n9", "n1"),
+    ],
+)
+async def test_a_wrong_rank_or_host_is_told_and_asked_for_again(
+    open_app: OpenApp, settle: Settle, text_grid: Grid, fake_job: type[FakeJob], key: str, wrong: str, said: str, right: str
+) -> None:
+    job = fake_job(hosts={"n1": 1, "n0": 1})
+    async with open_app(RUNNING, job=job) as (app, pilot, _):
+        await settle(pilot)
+        await pilot.press(key, *wrong, "enter")
+        assert any(said in row for row in text_grid(app)) and not app.cockpit.question
+        assert app.cockpit.prompting and app.cockpit.prompt.value == wrong
+        await pilot.press(*["backspace"] * len(wrong), *right, "enter")
+        assert app.cockpit.question and not app.cockpit.prompting and not job.acted
+
+
+async def test_the_question_of_a_drain_says_what_becomes_of_the_job(
+    open_app: OpenApp, settle: Settle, text_grid: Grid, fake_job: type[FakeJob]
+) -> None:
+    """That the others go on was also promised where there are none, or too few; the job ended."""
+    elastic = [replace(event, min_np=2) if isinstance(event, ev.JobStarted) else event for event in RUNNING]
+    job = fake_job(hosts={"node-000": 1, "n0": 1})
+    async with open_app(elastic, job=job) as (app, pilot, _):
+        await settle(pilot)
+        await pilot.press("W", *"node-000", "enter")
+        assert "It needs 2 slots, and 1 would be\nleft: all wait for another host" in app.cockpit.question
+        await pilot.press("n")
+        job.hosts = {"n0": 2}
+        await pilot.press("W", "enter")
+        assert any("n0 is the job's only host, and without it the job ends" in row for row in text_grid(app))
+        assert not app.cockpit.question and not job.acted
+
+
+async def test_a_host_that_is_there_gets_other_slots(open_app: OpenApp, settle: Settle, fake_job: type[FakeJob]) -> None:
+    job = fake_job(hosts={"n0": 2})
+    async with open_app(RUNNING, job=job) as (app, pilot, _):
+        await settle(pilot)
+        await pilot.press("H", *"n0:1", "enter")
+        assert app.cockpit.question.startswith("Give n0:1 in place of 2 slots?")
+        await pilot.press("y")
+        await app.workers.wait_for_complete()
+        assert job.acted == [AddHost("n0:1")]

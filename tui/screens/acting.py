@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from distmon.core.errors import DistmonError
 from distmon.core.printable import clean
 from distmon.launcher.actions import AddHost, AnyAction, DrainHost, RestartJob, SignalRank, StopJob, signal_named
-from distmon.launcher.living import BARRED
+from distmon.launcher.living import BARRED, ONLY_HOST
 from distmon.replay.background import Beside
 from distmon.tui.ports import Job, Target
 from distmon.tui.rights import Rights
@@ -24,6 +24,11 @@ FIXED_HOSTS = "the hosts of this job are fixed; --min-np lets them change"
 _IDLE = "Take {} out of the job? It has no rank:\nthe ranks go on as they are."
 LOOKS_EVERY_S = 0.1
 """For a host's answer."""
+_TOO_FEW = (
+    "Take {host} out of the job? It needs {needed} slots, and {left} would be\n"
+    "left: all wait for another host, and the job ends if none comes."
+)
+_OTHER_SLOTS = "Give {host} in place of {slots} slot{s}?\nAll ranks meet anew at their next commit."
 _SIGNAL_KEYS = {"SIGUSR1": "1", "SIGUSR2": "2", "SIGINT": "i", "SIGTERM": "t", "SIGKILL": "k", "SIGSTOP": "s", "SIGCONT": "c"}
 
 
@@ -87,6 +92,11 @@ class Acting:
             said = str(error)
         self._cockpit.say(said)
 
+    def _read(self, what: str, proposed: str, then: Callable[[str], str | None]) -> None:
+        """What is typed takes the place of what is proposed."""
+        self._cockpit.read_line(what, proposed, then)
+        self._cockpit.prompt.action_select_all()
+
     # --- one rank -------------------------------------------------------------------------------------------------
 
     def _signal(self, job: Target) -> None:
@@ -96,21 +106,20 @@ class Acting:
             return
         numbers = "0" if len(ranks) == 1 else f"{ranks[0]} to {ranks[-1]}"
         selected = self._cockpit.page.selected_rank
-        self._cockpit.read_line(
-            f"signal which rank ({numbers})?", "" if selected is None else str(selected), partial(self._which_signal, job)
-        )
+        self._read(f"signal which rank ({numbers})?", "" if selected is None else str(selected), partial(self._which_signal, job))
 
-    def _which_signal(self, job: Target, text: str) -> None:
+    def _which_signal(self, job: Target, text: str) -> str | None:
+        """What is wrong with the answer, which is asked for again then; so with hosts."""
         if not (text.isascii() and text.isdigit() and int(text) in self._cockpit.facts.state.ranks):
-            self._cockpit.say(f"there is no rank {text}" if text else "no rank was named")
-            return
+            return f"there is no rank {text}" if text else "which rank? Esc for none"
         rank = self._cockpit.facts.state.ranks[int(text)]
         answers = {
             key: (name.removeprefix("SIG"), partial(self._ask, job, SignalRank(int(text), signal_named(name))))
             for name, key in _SIGNAL_KEYS.items()
         }
-        question = f"Send rank {text} on {clean(rank.host)} which signal?\nWhat it does is said before it is sent."
+        question = f"Send rank {int(text)} on {clean(rank.host)} which signal?\nWhat it does is said before it is sent."
         self._cockpit.choose(question, answers)
+        return None
 
     # --- hosts ----------------------------------------------------------------------------------------------------
 
@@ -118,17 +127,17 @@ class Acting:
         if job.hosts is None:
             self._cockpit.say(FIXED_HOSTS)
             return
-        self._cockpit.read_line("add which host, with how many slots (NAME:SLOTS)?", "", partial(self._host_to_add, job))
+        self._read("add which host, with how many slots (NAME:SLOTS)?", "", partial(self._host_to_add, job))
 
-    def _host_to_add(self, job: Target, text: str) -> None:
+    def _host_to_add(self, job: Target, text: str) -> str | None:
         if not re.fullmatch(r"[\w.-]+(:[1-9]\d*)?", text):
-            self._cockpit.say(f"{text!r} is not of the form NAME:SLOTS" if text else "no host was named")
-            return
+            return f"{text!r} is not of the form NAME:SLOTS" if text else "which host, as NAME:SLOTS? Esc for none"
         name = text.partition(":")[0]
         if (known := self._cockpit.facts.state.elastic.hosts.get(name)) is not None and known.barred_for_good:
-            self._cockpit.say(f"{clean(name)} {BARRED}")
-            return
-        self._ask_of_host(job, AddHost(text))
+            return f"{clean(name)} {BARRED}"
+        slots = (job.hosts or {}).get(name)
+        self._ask_of_host(job, AddHost(text), _OTHER_SLOTS.format(host=clean(text), slots=slots, s="s" * (slots != 1)) if slots else "")
+        return None
 
     def _drain_host(self, job: Target) -> None:
         hosts = job.hosts
@@ -139,12 +148,21 @@ class Acting:
         known = self._cockpit.facts.state.elastic.hosts
         barred = {name for name in hosts if name in known and known[name].barred_until is not None}
         named = ", ".join(name + " (barred)" * (name in barred) for name in hosts)
-        self._cockpit.read_line(f"drain which host ({named})?", only, partial(self._host_to_drain, job))
+        self._read(f"drain which host ({named})?", only, partial(self._host_to_drain, job))
 
-    def _host_to_drain(self, job: Target, text: str) -> None:
+    def _host_to_drain(self, job: Target, text: str) -> str | None:
         if text not in (job.hosts or {}):
-            self._cockpit.say(f"the job has no host {text}" if text else "no host was named")
-            return
-        rounds = self._cockpit.facts.state.elastic.rounds
-        idle = bool(rounds) and text not in (host for _, host, _ in rounds[-1].places)
-        self._ask_of_host(job, DrainHost(text), _IDLE.format(clean(text)) if idle else "")
+            return f"the job has no host {text}" if text else "which host? Esc for none"
+        hosts, state = dict(job.hosts or {}), self._cockpit.facts.state
+        del hosts[text]
+        if not hosts:
+            return f"{clean(text)} {ONLY_HOST}"
+        rounds, started = state.elastic.rounds, state.job.started
+        needed = (started.min_np if started is not None else None) or 1
+        effect = ""
+        if rounds and text not in (host for _, host, _ in rounds[-1].places):
+            effect = _IDLE.format(clean(text))
+        elif sum(hosts.values()) < needed:
+            effect = _TOO_FEW.format(host=clean(text), left=sum(hosts.values()), needed=needed)
+        self._ask_of_host(job, DrainHost(text), effect)
+        return None
