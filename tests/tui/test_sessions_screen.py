@@ -82,6 +82,61 @@ async def test_it_lists_the_newest_first_and_says_what_cannot_be_opened(
         assert app.wanted is None and "not a distmon session" in text_grid(app)[-1]
 
 
+async def test_the_list_goes_on_while_it_is_looked_at(
+    open_app: OpenApp, settle: Settle, text_grid: Grid, folder: Path, two: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A recording that is made, written on or taken away meanwhile; the selection stays, and how it ended is never blank."""
+    monkeypatch.setattr("distmon.tui.screens.sessions.LOOK_EVERY_S", 0.02)
+    shown: list[Mapping[str, Glance]] = []
+    took = Sessions._took_list
+
+    def seen(page: Sessions, found: dict[str, Glance]) -> None:
+        shown.append(found)
+        took(page, found)
+
+    monkeypatch.setattr(Sessions, "_took_list", seen)
+    *others, ended, complete = EVENTS
+    path = folder / "2026-01-04-new.jsonl.zst"
+    async with open_app(size=(120, 40)) as (app, pilot, _):
+        await pilot.press("o")
+        await app.workers.wait_for_complete()
+        await pilot.press("down")
+
+        async def until(*words: str) -> None:
+            deadline = time.monotonic() + 20
+            while not any(all(word in row for word in words) for row in text_grid(app)) and time.monotonic() < deadline:
+                await pilot.pause(0.02)
+            assert any(all(word in row for word in words) for row in text_grid(app)), words
+
+        with Recorder(path) as recorder:
+            for event in others:
+                recorder.write(event)
+            await until("2026-01-04-new", "running")
+            shown.clear()
+            recorder.write(ended)
+            recorder.write(complete)
+        await until("2026-01-04-new", "ended")
+        assert all(found[str(path)].outcome for found in shown)
+        page = app.cockpit.page
+        assert isinstance(page, Sessions) and page.table.model.selected == str(two[1])
+        path.unlink()
+        deadline = time.monotonic() + 20
+        while any("2026-01-04-new" in row for row in text_grid(app)) and time.monotonic() < deadline:
+            await pilot.pause(0.02)
+        assert not any("2026-01-04-new" in row for row in text_grid(app))
+
+
+async def test_where_there_are_more_than_are_listed_it_says_so(
+    open_app: OpenApp, settle: Settle, text_grid: Grid, two: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("distmon.tui.screens.sessions.LISTED", 1)
+    async with open_app() as (app, pilot, _):
+        await pilot.press("o")
+        await app.workers.wait_for_complete()
+        await settle(pilot)
+        assert any("recordings" in row and "the newest 1 " in row for row in text_grid(app))
+
+
 async def test_when_it_was_last_written_and_both_ends_of_a_long_name_are_shown(
     open_app: OpenApp, settle: Settle, text_grid: Grid, folder: Path, two: list[Path]
 ) -> None:

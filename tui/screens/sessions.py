@@ -31,16 +31,18 @@ from distmon.tui.screens.page import Frame, Page, on_rows
 from distmon.tui.view import sessions as view
 from distmon.tui.view.facts import Facts
 from distmon.tui.view.listing import sorts_of
-from distmon.tui.widgets.rows import RowsPanel
+from distmon.tui.widgets.rows import Cell, RowsPanel
 from distmon.tui.widgets.table import Table
 from distmon.tui.widgets.text_panel import TextPanel
 
-LISTED = 100
+LISTED = 1_000
 """Recordings in the list, the newest first."""
+LOOK_EVERY_S = 2.0
+"""While it is shown the list is read anew this often."""
 
 
 class Sessions(Page):
-    """All is read beside the screen: the list anew each time that it is turned to, whole recordings only when asked."""
+    """All is read beside the screen: the list again and again, whole recordings only when asked."""
 
     BINDINGS = bindings_for("sessions")
     SORTS: ClassVar[Mapping[str, tuple[str, ...]]] = {"recordings": sorts_of(view.COLUMNS)}
@@ -61,10 +63,20 @@ class Sessions(Page):
         self.panels = {"recordings": self.table, "about": self.text}
         self.base: str | None = None
         self._known: dict[str, Glance] = {}
+        self._records: dict[str, dict[str, object]] = {}
+        """Of what is known, for filters, orders and files."""
         self._said, self._title = "\n".join(view.HINT), "about"
 
     def rows(self, width: int, height: int) -> Rows:
         return [(1, [("recordings", 1)]), (1, [("about", 1)])]
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        self.set_interval(LOOK_EVERY_S, self._look)
+
+    def _look(self) -> None:
+        if self.display and not any(worker.group == "list" for worker in self.workers):
+            self._list(dict(self._known))
 
     def take_focus(self) -> None:
         if self.table.empty == view.READING:
@@ -74,9 +86,10 @@ class Sessions(Page):
 
     @work(thread=True, exclusive=True, group="list")
     def _list(self, known: Mapping[str, Glance]) -> None:
-        """First what there is; then how it ended, for which some megabytes are unpacked."""
+        """First what there is; then how it ended, for which some megabytes are unpacked. Until then it stays as it was."""
         found = glances(sessions_folder(), LISTED, known)
-        self._tell(self._took_list, found)
+        endings = {key: one.ending for key, one in known.items()}
+        self._tell(self._took_list, {key: replace(one, ending=one.ending or endings.get(key)) for key, one in found.items()})
         for key, one in found.items():
             if get_current_worker().is_cancelled:
                 return
@@ -90,14 +103,21 @@ class Sessions(Page):
             self.app.call_from_thread(take, dict(found))
 
     def _took_list(self, found: dict[str, Glance]) -> None:
-        self._known, self.table.empty = found, view.EMPTY
+        if self.table.empty == view.EMPTY and found == self._known:
+            return
+        self._know(found)
+        self.table.empty = view.EMPTY
         self.draw_parts(self.frame.facts, set(self.panels))  # also before it has its place
         self.rows_are_there()
 
+    def _know(self, found: dict[str, Glance]) -> None:
+        self._known, self._records = found, view.records(found)
+
     def draw_parts(self, facts: Facts, shown: set[str]) -> None:
         base = self._known.get(self.base or "")
-        caption = [(f"base {view.name_of(base.path)}", "accent")] if base is not None else []
-        self.list_rows(self.table, view.records(self._known), partial(view.cells, self._known, self.base), caption)
+        caption: list[Cell] = [(f"the newest {LISTED:,}", "muted")] if len(self._known) == LISTED else []
+        caption += [(f"base {view.name_of(base.path)}", "accent")] if base is not None else []
+        self.list_rows(self.table, self._records, partial(view.cells, self._known, self.base), caption)
         self.text.show(partial(view.text_lines, self._said), title=self._title)
 
     def _selected(self) -> Glance | None:
@@ -183,7 +203,7 @@ class Sessions(Page):
         except OSError as error:
             self.frame.say(f"{found.path.name} cannot be deleted: {error.strerror}")
             return
-        self._known.pop(str(found.path), None)
+        self._know({key: one for key, one in self._known.items() if key != str(found.path)})
         self.redraw()
         self._list(dict(self._known))
         self.frame.say(f"deleted {found.path.name}")
