@@ -151,6 +151,8 @@ class DistmonApp(OrderedKeys):
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
                 loop.add_signal_handler(number, self.end_by_signal, number)
             on_hangup(lambda: loop.call_soon_threadsafe(self.end_by_signal, signal.SIGHUP))
+        # The framework draws after a suspend only where the size is another than before, and the terminal comes back empty.
+        self.app_resume_signal.subscribe(self, lambda _: self.screen.refresh())
         self.set_interval(FRAME_S, self.frame)
         self.call_after_refresh(freeze_garbage)
         self.call_after_refresh(self._read_settings)

@@ -190,14 +190,17 @@ def test_control_c_asks_before_it_stops_a_job(start: Callable[..., Terminal], an
 
 
 def test_control_z_suspends_with_the_terminal_given_back_and_comes_back(start: Callable[..., Terminal]) -> None:
+    """All of the screen: what had not changed meanwhile stayed blank."""
     terminal = start()
-    terminal.read_until(lambda output: READY in output)
+    terminal.resize(40, 120)
+    terminal.read_until(lambda output: READY in output and b"Overview" in output)
     os.write(terminal.master, b"\x1a")
     assert os.WIFSTOPPED(terminal.wait(os.WUNTRACED))
     assert_restored(terminal)
     terminal.output = b""
     os.kill(terminal.pid, signal.SIGCONT)
-    terminal.read_until(lambda output: b"\x1b[?1049h" in output and READY in output)
+    words = (b"distmon", b"Overview", b"throughput", b"nodes", b"ranks", b"events", b"output", b"quit")
+    terminal.read_until(lambda output: all(word in output.partition(b"\x1b[?1049h")[2] for word in words))
     os.write(terminal.master, b"q")
     assert os.waitstatus_to_exitcode(terminal.wait()) == 0
     assert_restored(terminal)
