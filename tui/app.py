@@ -34,7 +34,7 @@ from distmon.tui.ports import Job, Player, Source
 from distmon.tui.rights import rights_of
 from distmon.tui.screens.acting import Acting
 from distmon.tui.screens.cockpit import Cockpit
-from distmon.tui.terminal import hung_up, is_monochrome, on_hangup
+from distmon.tui.terminal import hung_up, is_monochrome, on_continue, on_hangup
 from distmon.tui.theme import ANSI, DARK, PALETTES, palette_named, textual_theme
 from distmon.tui.view.facts import Facts, facts
 from distmon.tui.view_out import as_csv, as_html, as_json, as_text, as_tsv, save
@@ -151,6 +151,7 @@ class DistmonApp(OrderedKeys):
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
                 loop.add_signal_handler(number, self.end_by_signal, number)
             on_hangup(lambda: loop.call_soon_threadsafe(self.end_by_signal, signal.SIGHUP))
+            on_continue(self._driver)
         # The framework draws after a suspend only where the size is another than before, and the terminal comes back empty.
         self.app_resume_signal.subscribe(self, lambda _: self.screen.refresh())
         self.set_interval(FRAME_S, self.frame)

@@ -15,6 +15,8 @@ from distmon.tui import splash
 from distmon.tui.rights import rights_of
 
 if TYPE_CHECKING:
+    from textual.driver import Driver
+
     from distmon.tui.app import DistmonApp
 
 LAST_RESORT_S = 3.0
@@ -98,6 +100,25 @@ def on_hangup(leave: Callable[[], object]) -> None:
 
     signal.signal(signal.SIGALRM, lambda number, frame: os._exit(128 + signal.SIGHUP))
     signal.signal(signal.SIGHUP, handle)
+
+
+def on_continue(driver: Driver | None) -> None:
+    """Gives the terminal back before it is taken anew, also where the process was stopped without being asked (SIGSTOP).
+
+    The framework would take it a second time, with a second reader of the keys that swallows half of them, and draw nothing.
+    """
+    from textual.drivers.linux_driver import LinuxDriver
+
+    if not isinstance(driver, LinuxDriver):
+        return
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if not driver._must_signal_resume:
+            driver.suspend_application_mode()
+            driver._must_signal_resume = True
+        driver._sigcont_application()
+
+    signal.signal(signal.SIGCONT, handle)
 
 
 def _stay_out_of_the_terminal() -> None:

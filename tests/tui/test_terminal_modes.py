@@ -206,6 +206,23 @@ def test_control_z_suspends_with_the_terminal_given_back_and_comes_back(start: C
     assert_restored(terminal)
 
 
+def test_who_was_stopped_from_outside_comes_back_with_screen_and_keys(start: Callable[..., Terminal]) -> None:
+    """The terminal had two readers then, and half of the keys were lost."""
+    terminal = start()
+    terminal.read_until(lambda output: READY in output)
+    for key, screen in ((b"\x1bOS", b"every rank"), (b"\x1bOR", b"every node"), (b"\x1bOS", b"every rank")):
+        os.kill(terminal.pid, signal.SIGSTOP)
+        assert os.WIFSTOPPED(terminal.wait(os.WUNTRACED))
+        terminal.output = b""
+        os.kill(terminal.pid, signal.SIGCONT)
+        terminal.read_until(lambda output: all(word in output.partition(b"\x1b[?1049h")[2] for word in (b"distmon", b"quit")))
+        os.write(terminal.master, key)
+        terminal.read_until(lambda output, screen=screen: screen in output)  # type: ignore[misc]
+    os.write(terminal.master, b"q")
+    assert os.waitstatus_to_exitcode(terminal.wait()) == 0
+    assert_restored(terminal)
+
+
 def test_what_goes_on_after_the_app_has_ended_takes_no_screen(start: Callable[..., Terminal]) -> None:
     terminal = start("linger")
     terminal.read_until(lambda output: READY in output)
