@@ -323,10 +323,10 @@ async def test_in_a_headless_browser(served: Served) -> None:
         await page.do("Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"])
         for key in "4y":
             await page.do("Input.dispatchKeyEvent", type="keyDown", key=key, text=key)
-        copied = "navigator.clipboard.readText()"
+        read, copied = "navigator.clipboard.readText()", ""
         async with asyncio.timeout(FIRST_LIMIT_S):
-            while "node-000" not in (await page.do("Runtime.evaluate", expression=copied, awaitPromise=True))["result"].get("value", ""):
-                pass
+            while "node-000" not in copied:
+                copied = (await page.do("Runtime.evaluate", expression=read, awaitPromise=True))["result"].get("value", "")
         await page.do("Page.captureScreenshot")
         own = served.address.split("/", 3)[2]
         fetched = [url for url in page.requested if not url.startswith(("data:", "blob:", "about:")) and own not in url]
