@@ -136,7 +136,8 @@ class Acting:
         if (known := self._cockpit.facts.state.elastic.hosts.get(name)) is not None and known.barred_for_good:
             return f"{clean(name)} {BARRED}"
         slots = (job.hosts or {}).get(name)
-        self._ask_of_host(job, AddHost(text), _OTHER_SLOTS.format(host=clean(text), slots=slots, s="s" * (slots != 1)) if slots else "")
+        effect = _OTHER_SLOTS.format(host=clean(text), slots=slots, s="s" * (slots != 1)) if slots else ""
+        self._ask_of_host(job, AddHost(text), effect)
         return None
 
     def _drain_host(self, job: Target) -> None:
