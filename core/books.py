@@ -13,7 +13,7 @@ from distmon.core.measures import elapsed, steps_set_aside
 from distmon.core.state import SessionState
 from distmon.core.steps import Generation, RankSteps
 from distmon.core.waited import waited_for_spans_s
-from distmon.core.wall import broadcast_between_steps_s
+from distmon.core.wall import broadcast_between_steps_s, evaluated_between_s
 
 
 @dataclass(slots=True, frozen=True)
@@ -106,14 +106,15 @@ def _of_rank(
             continue
         away = _overlap(absences, until, made.first_start)
         gap = made.first_start - until - away
+        evaluated = evaluated_between_s(state, number, until, made.first_start)
         absent += away
         if index == 0:
             started = known.first_started_at if known and known.first_started_at is not None else begun
             launch = min(max(started - begun, 0.0), gap)
             parts["launch"] += launch
-            parts["initialisation"] += gap - launch
+            parts["initialisation"] += gap - launch - evaluated
         else:
-            parts["restart"] += gap
+            parts["restart"] += gap - evaluated
         undone_s = undone_of(state, {generation.number: made})
         for name, seconds in _of_steps(generation, made, undone_s).items():
             parts[name] += seconds

@@ -14,7 +14,6 @@ from distmon.core.intervals import (
     Interval,
     median_interval,
     over_runs,
-    rate_interval,
     ratio,
     student,
     student_point,
@@ -32,7 +31,7 @@ from distmon.core.measures import (
 from distmon.core.quantiles import median
 from distmon.core.state import SessionState
 from distmon.core.summary import summary
-from distmon.core.waited import faster, without_wait
+from distmon.core.waited import steady_speed
 
 Verdict = Literal["higher", "lower", "no difference shown", "not told"]
 UNITS = {
@@ -93,9 +92,10 @@ def run_values(state: SessionState) -> dict[str, Interval | float]:
         found["warm-up"] = warmup(generation).duration_s
         width, cut = generation.series.width, steps_set_aside(generation) // generation.series.width
         durations, counts = (column[cut:] for column in step_series(generation))
-        found |= _steps(durations, counts if generation.sampled else None, width)
-        if (mean := found.get("throughput mean")) is not None:
-            found["throughput mean"] = faster(mean, without_wait(state, generation))
+        if width == 1:
+            found |= _medians(durations, counts if generation.sampled else None)
+        if generation.sampled:
+            found["throughput mean"] = steady_speed(state, generation)
     split = step_split(generation)
     if split is not None:
         found["steady step"] = split.step_s
@@ -103,19 +103,14 @@ def run_values(state: SessionState) -> dict[str, Interval | float]:
     return {name: value for name in UNITS if (value := found.get(name)) is not None and _positive(value)}
 
 
-def _steps(durations: Sequence[float], counts: Sequence[float] | None, width: int) -> dict[str, Interval | float | None]:
-    """Medians and means of steps after warm-up; where entries are `width` merged steps, these have no median of single ones."""
+def _medians(durations: Sequence[float], counts: Sequence[float] | None) -> dict[str, Interval | float | None]:
+    """Of single steps after warm-up; merged ones have none."""
     if not durations:
         return {}
-    found: dict[str, Interval | float | None] = {}
-    if width == 1:
-        found["steady step, median"] = median_interval(durations) or median(durations)
+    found: dict[str, Interval | float | None] = {"steady step, median": median_interval(durations) or median(durations)}
     if counts is not None and all(d > 0 for d in durations):
-        seconds = [d * width for d in durations]
-        if width == 1:
-            rates = [c / d for c, d in zip(counts, seconds, strict=True)]
-            found["throughput median"] = median_interval(rates) or median(rates)
-        found["throughput mean"] = rate_interval(counts, seconds) or sum(counts) / sum(seconds)
+        rates = [c / d for c, d in zip(counts, durations, strict=True)]
+        found["throughput median"] = median_interval(rates) or median(rates)
     return found
 
 

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from distmon.core.batches import PHASES, Batch
-from distmon.core.intervals import rate_interval
-from distmon.core.measures import Split, current_generation, split, step_series, steps_set_aside, warmup, why_no_warmup
+from distmon.core.intervals import Interval
+from distmon.core.measures import Split, current_generation, split, steps_set_aside, warmup, why_no_warmup
 from distmon.core.quantiles import Quantiles, median
 from distmon.core.state import SessionState
 from distmon.core.steps import NEARLY_ALL_SAMPLED, RECENT_STEPS, Generation, RankSteps, Totals
-from distmon.core.waited import waited_by_rank, without_wait
+from distmon.core.waited import steady_speed, waited_by_rank
 
 _SAME_SIZE = 0.95
 """With so many of the known batches of one size, that size stands for all of a rank."""
@@ -162,8 +162,5 @@ def throughput_interval(state: SessionState) -> tuple[float, float] | None:
     generation = current_generation(state)
     if generation is None or not generation.sampled or warmup(generation).shape == "too_few_steps":
         return None
-    durations, samples = step_series(generation)
-    cut, width = steps_set_aside(generation) // generation.series.width, generation.series.width
-    found = rate_interval(samples[cut:], [d * width for d in durations[cut:]])
-    factor = without_wait(state, generation)
-    return None if found is None else (found.low * factor, found.high * factor)
+    found = steady_speed(state, generation)
+    return (found.low, found.high) if isinstance(found, Interval) else None

@@ -26,8 +26,7 @@ from distmon.core.measures import (
     warmup,
 )
 from distmon.core.state import SessionState
-from distmon.core.steady import steady_speed
-from distmon.core.waited import faster, waited_share, without_wait
+from distmon.core.waited import steady_speed, waited_share
 from distmon.core.wall import wall_split
 
 NO_SAMPLES = "the number of samples in a batch was not seen"
@@ -90,7 +89,7 @@ def run_figures(state: SessionState) -> RunFigures | None:
     generation, wall, trained, split = current_generation(state), elapsed(state), samples(state), wall_split(state)
     if generation is None or not generation.world_size or not wall or not trained or split is None:
         return None
-    speed = steady_speed(generation)
+    speed = steady_speed(state, generation)
     if speed is None:
         return None
     parts = {name: value for name, value in split.parts().items() if value}
@@ -98,7 +97,7 @@ def run_figures(state: SessionState) -> RunFigures | None:
         ranks=generation.world_size,
         wall_s=wall,
         samples=trained,
-        steady_samples_per_s=faster(speed, without_wait(state, generation)),
+        steady_samples_per_s=speed,
         steady_found=warmup(generation).steps is not None,
         parts_s=_with_phases(parts, state),
     )

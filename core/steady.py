@@ -7,11 +7,10 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from distmon.core.intervals import Interval, rate_interval
+from distmon.core.intervals import Interval
 from distmon.core.measures import current_generation, samples, step_series, steps_set_aside, warmup
 from distmon.core.state import SessionState
-from distmon.core.steps import Generation
-from distmon.core.waited import faster, without_wait
+from distmon.core.waited import steady_speed, without_wait
 from distmon.core.warmup import MIN_STEPS
 
 _EXACT, _GROWTH = 200, 1.01
@@ -72,22 +71,10 @@ def run_speed(state: SessionState) -> SteadySpeed | None:
     stamp, generation = speed_stamp(state), current_generation(state)
     if stamp is None or generation is None:
         return None
-    speed = steady_speed(generation, stamp.entries)
+    speed = steady_speed(state, generation, stamp.entries, stamp.faster)
     if speed is None:
         return None
-    return SteadySpeed(ranks=stamp.ranks, samples_per_s=faster(speed, stamp.faster), found=stamp.found)
-
-
-def steady_speed(generation: Generation, entries: int | None = None) -> Interval | float | None:
-    """Samples/s after warm-up, of the first `entries` of the series; with an interval where they are enough."""
-    width = generation.series.width
-    cut = steps_set_aside(generation) // width
-    durations, counts = (column[cut:entries] for column in step_series(generation))
-    seconds = math.fsum(durations) * width
-    if seconds <= 0:
-        return None
-    interval = rate_interval(counts, [d * width for d in durations])
-    return sum(counts) / seconds if interval is None else interval
+    return SteadySpeed(ranks=stamp.ranks, samples_per_s=speed, found=stamp.found)
 
 
 def _rung(n: int) -> int:

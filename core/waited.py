@@ -4,49 +4,103 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 
 from msgspec import structs
 
-from distmon.core.intervals import Interval
-from distmon.core.measures import Throughput, current_generation, steady_totals, steps_set_aside, throughput
+from distmon.core.intervals import Interval, rate_interval
+from distmon.core.measures import Throughput, current_generation, steady_totals, step_series, steps_set_aside, throughput
+from distmon.core.quantiles import median
 from distmon.core.state import SessionState, Span
 from distmon.core.steps import Generation, RankSteps
 
 _LEAST_WAITED = 0.005
 """Less than that is how evenly all evaluate."""
+_APART = 0.5
+"""Of a usual step: spans of ranks that lie so far apart, or farther, have a step between them."""
+_LEAST_LEFT = 0.3
+"""Of a usual step: no step takes less once the wait is taken off, or it was another that was waited in."""
 SPANS_WAITED_FOR = ("evaluation", "checkpoint")
+
+
+@dataclass(slots=True)
+class _Occasion:
+    """What ranks evaluated and saved between two steps. Spans are (kind, rank) -> seconds."""
+
+    begun_s: float
+    """Since the first step ended on the rank that began: clocks of nodes may differ. Infinite of what is known as sums alone."""
+    until_s: float
+    spans: dict[tuple[str, int], float] = field(default_factory=dict)
+    counts: bool = True
+    """Whether it lengthens one of the steps that count."""
+
+    def waited(self, ranks: Iterable[int]) -> Iterator[tuple[str, int, float]]:
+        """(kind, rank, seconds for which it waited for the one whose spans took longest).
+
+        One that saves while another evaluates is waited for no longer than the longer of the two takes.
+        """
+        spans = self.spans
+        longest = {kind: max((s for (own, _), s in spans.items() if own == kind), default=0.0) for kind in SPANS_WAITED_FOR}
+        sums = defaultdict[int, float](float)
+        for (_, number), seconds in spans.items():
+            sums[number] += seconds
+        most = max(sums.values(), default=0.0)
+        for number in ranks:
+            found = {kind: longest[kind] - spans.get((kind, number), 0.0) for kind in SPANS_WAITED_FOR}
+            whole = math.fsum(found.values())
+            share = min(1.0, (most - sums.get(number, 0.0)) / whole) if whole > 0 else 0.0
+            for kind, seconds in found.items():
+                yield kind, number, seconds * share
 
 
 def waited_for_spans_s(state: SessionState, generation: Generation) -> dict[str, dict[int, float]]:
     """Kind of span -> seconds of its steps in which each rank waited for the one whose were longest; empty of elastic jobs.
 
-    The longer one cuts them out of its own step, and comes so much later to the allreduce. What comes after the last step of
-    any rank is waited for in none, what comes before the steps that count in those that are set aside.
+    The longer one cuts them out of its own step, and comes so much later to the allreduce. Ranks may do so by turns. What comes
+    after the last step of any rank is waited for in none, what comes before the steps that count in those that are set aside.
     """
     ends = [made.last_end for made in generation.ranks.values() if made.last_end is not None]
     if sum(bool(known.ranks) for known in state.generations.values()) != 1 or not ends:
         return {}
-    last, outside = min(ends), defaultdict[tuple[str, int], float](float)
-    aside = steps_set_aside(generation)
-    for number, spans in _spans_by_rank(state).items():
-        begins = _settled_at(generation.ranks[number], aside, spans) if number in generation.ranks else 0.0
-        for span in spans:
-            if span.started + span.duration_s > last or span.started < begins:
-                outside[span.span, number] += span.duration_s
-    spent = {
-        kind: [max(_told(state, number, kind) - outside.get((kind, number), 0.0), 0.0) for number in generation.ranks]
-        for kind in SPANS_WAITED_FOR
-    }
-    waited = {kind: [max(seconds) - one for one in seconds] for kind, seconds in spent.items()}
-    # One that saves while another evaluates is waited for no longer than the longer of the two takes.
-    sums = [math.fsum(rank) for rank in zip(*spent.values(), strict=True)]
-    found = [math.fsum(rank) for rank in zip(*waited.values(), strict=True)]
-    shares = [min(1.0, (max(sums) - own) / waits) if waits > 0 else 0.0 for own, waits in zip(sums, found, strict=True)]
-    return {
-        kind: {number: one * share for number, one, share in zip(generation.ranks, seconds, shares, strict=True)}
-        for kind, seconds in waited.items()
-    }
+    found = {kind: dict.fromkeys(generation.ranks, 0.0) for kind in SPANS_WAITED_FOR}
+    for occasion in _occasions(state, generation):
+        if occasion.counts:
+            for kind, number, seconds in occasion.waited(generation.ranks):
+                found[kind][number] += seconds
+    return found
+
+
+def _occasions(state: SessionState, generation: Generation) -> list[_Occasion]:
+    """In order; the spans of a very long job that are not kept one by one are one that comes last."""
+    ranks, by_rank, aside = generation.ranks, _spans_by_rank(state), steps_set_aside(generation)
+    first_ends = {number: (made.first_start or 0.0) + (made.first_duration_s or 0.0) for number, made in ranks.items()}
+    settled = min(_settled_at(made, aside, by_rank.get(number, [])) - first_ends[number] for number, made in ranks.items())
+    last = min((made.last_end or 0.0) - first_ends[number] for number, made in ranks.items())
+    apart = _APART * min(made.usual_step_s() for made in ranks.values())
+    told = [(span.started - first_ends[rank], rank, span) for rank in by_rank.keys() & ranks.keys() for span in by_rank[rank]]
+    occasions: list[_Occasion] = []
+    for begun, number, span in sorted(told, key=lambda one: one[:2]):
+        if not occasions or begun > occasions[-1].until_s + apart:
+            occasions.append(_Occasion(begun, begun))
+        occasion = occasions[-1]
+        occasion.until_s = max(occasion.until_s, begun + span.duration_s)
+        occasion.spans[span.span, number] = occasion.spans.get((span.span, number), 0.0) + span.duration_s
+    for occasion in occasions:
+        occasion.counts = settled - apart <= occasion.begun_s and occasion.until_s <= last
+    if len(state.spans) == state.spans.maxlen:
+        occasions.append(_Occasion(math.inf, math.inf, _not_kept(state, generation, by_rank)))
+    return occasions
+
+
+def _not_kept(state: SessionState, generation: Generation, by_rank: dict[int, list[Span]]) -> dict[tuple[str, int], float]:
+    """Seconds by kind and rank of the spans that went before those that are kept one by one."""
+    found = {}
+    for number in generation.ranks:
+        for kind in SPANS_WAITED_FOR:
+            kept = math.fsum(span.duration_s for span in by_rank.get(number, ()) if span.span == kind)
+            found[kind, number] = max(_told(state, number, kind) - kept, 0.0)
+    return found
 
 
 def _spans_by_rank(state: SessionState) -> dict[int, list[Span]]:
@@ -94,11 +148,50 @@ def without_wait(state: SessionState, generation: Generation) -> float:
     return 1 / (1 - waited_share(state, generation))
 
 
-def faster(speed: Interval | float, factor: float) -> Interval | float:
-    """So many times the speed."""
-    if not isinstance(speed, Interval):
-        return speed * factor
-    return structs.replace(speed, estimate=speed.estimate * factor, low=speed.low * factor, high=speed.high * factor)
+def steady_speed(
+    state: SessionState, generation: Generation, entries: int | None = None, faster: float | None = None
+) -> Interval | float | None:
+    """Samples/s after warm-up without that wait, of the first `entries` of the series; with an interval where they are enough.
+
+    `faster` is `without_wait` as it was found before. None of the interval's width is of how seldom another evaluates.
+    """
+    width = generation.series.width
+    cut = steps_set_aside(generation) // width
+    durations, counts = (column[cut:entries] for column in step_series(generation))
+    if (seconds := math.fsum(durations) * width) <= 0:
+        return None
+    faster = without_wait(state, generation) if faster is None else faster
+    speed = sum(counts) / seconds * faster
+    if faster > 1:
+        durations = _without_waits(state, generation)[cut:entries]
+    interval = rate_interval(counts, [d * width for d in durations])
+    return speed if interval is None else _centred(interval, speed)
+
+
+def _centred(interval: Interval, estimate: float) -> Interval:
+    factor = estimate / interval.estimate
+    return structs.replace(interval, estimate=estimate, low=interval.low * factor, high=interval.high * factor)
+
+
+def _without_waits(state: SessionState, generation: Generation) -> list[float]:
+    """The durations of `step_series` without what was waited, on the mean over ranks, where its step can be told."""
+    series, width, ranks = step_series(generation)[0], generation.series.width, generation.ranks
+    durations, usual = series[:], median(series) or 0.0
+    occasions = _occasions(state, generation)
+    known = [occasion for occasion in occasions if occasion.begun_s < math.inf]
+    # When an entry began, on the same clock as occasions.
+    place, begun = 1, math.fsum(seconds for one in occasions[len(known) :] for seconds in one.spans.values()) / len(ranks)
+    for occasion in known:
+        while place < len(series) and begun < occasion.begun_s - _APART * usual:
+            begun += series[place] * width
+            place += 1
+        begun += math.fsum(occasion.spans.values()) / len(ranks)
+        around = range(max(place - 1, 0), min(place + 2, len(series)))
+        waited = math.fsum(seconds for *_, seconds in occasion.waited(ranks)) / len(ranks) / width
+        held = max(around, key=lambda index: durations[index], default=None)
+        if occasion.counts and held is not None and durations[held] - waited >= _LEAST_LEFT * usual:
+            durations[held] -= waited
+    return durations
 
 
 def waited_by_rank(state: SessionState, generation: Generation) -> dict[int, float]:

@@ -60,6 +60,8 @@ def wall_split(state: SessionState) -> WallSplit | None:
     launch, rendezvous, initialisation = starting
     if initialisation is not None:
         initialisation += math.fsum(broadcast_between_steps_s(state, lead) for lead in leads)
+        if first_step is not None:
+            initialisation -= evaluated_between_s(state, leads[-1].rank, worker if worker is not None else begun, first_step)
     known = math.fsum(v for v in (launch, rendezvous, initialisation, *training) if v is not None)
     return WallSplit(launch, rendezvous, initialisation, *training, unexplained=duration - known)
 
@@ -73,6 +75,15 @@ def _between(leads: list[RankSteps]) -> list[tuple[float, float]]:
     """(last end, next start) of the lowest ranks of generations, one after another."""
     ends = [(one.last_end, other.first_start) for one, other in pairwise(leads)]
     return [(since, to) for since, to in ends if since is not None and to is not None]
+
+
+def evaluated_between_s(state: SessionState, number: int, since: float, until: float) -> float:
+    """Seconds between two moments in which a rank evaluated or saved: these have parts of their own."""
+    return math.fsum(
+        max(min(span.started + span.duration_s, until) - max(span.started, since), 0.0)
+        for span in state.spans
+        if span.rank == number and span.span in ("evaluation", "checkpoint")
+    )
 
 
 def broadcast_between_steps_s(state: SessionState, made: RankSteps) -> float:
@@ -120,8 +131,9 @@ def _training(
         after = lead.steady(steps_set_aside(generation)).duration_ns / 1e9
         steady += after
         warm += lead.totals.duration_ns / 1e9 - after
-    restart, last = math.fsum(to - since for since, to in _between(leads)), leads[-1].last_end
-    rank = state.ranks.get(leads[-1].rank)
+    last, own = leads[-1].last_end, leads[-1].rank
+    restart = math.fsum(to - since - evaluated_between_s(state, own, since, to) for since, to in _between(leads))
+    rank = state.ranks.get(own)
     spans = rank.span_totals if rank else {}
     busy_until = max(last or 0.0, rank.last_span_end if rank else 0.0)
     unknown = all(warmup(g).steps is None for g in generations)

@@ -1,5 +1,6 @@
 """What ranks wait for while another evaluates alone is no step: speeds, books and communication are those of all evaluating."""
 
+import random
 from dataclasses import replace
 
 import msgspec
@@ -12,11 +13,13 @@ from distmon.core.comparison import run_values
 from distmon.core.fold import apply
 from distmon.core.intervals import Interval
 from distmon.core.measures import current_generation
+from distmon.core.overall import throughput_interval
 from distmon.core.reconcile import run_figures
 from distmon.core.state import SessionState
 from distmon.core.steady import run_speed
 from distmon.core.synthetic import Script, session
 from distmon.core.waited import steady_throughput, waited_for_spans_s
+from distmon.core.wall import wall_split
 from distmon.replay.report.summarise import summarise
 
 EVALUATES_S = 2.0
@@ -80,6 +83,66 @@ def test_one_that_saves_while_another_evaluates_is_not_waited_for_besides() -> N
     totals["checkpoint"] = totals.pop("evaluation")
     found = waited_for_spans_s(state, generation)
     assert [seconds for waited in found.values() for seconds in waited.values()] == [0.0] * 4
+
+
+def by_turns(*, whole: bool = False) -> SessionState:
+    """Two ranks of which one evaluates before steps 60, 120 and so on, by turns, or none does."""
+    state, turn, begun = SessionState(), 0, 100.0
+    apply(state, ev.JobStarted(at=begun - 1, job="j", command=["x"], np=2))
+    apply(state, ev.RanksAssigned(at=begun - 1, generation=0, world_size=2, places=[]))
+    scatter = random.Random(3)
+    for number in range(400):
+        takes, waits, evaluating = 0.1 * scatter.lognormvariate(0, 0.02), 0.0, -1
+        if number and number % 60 == 0 and not whole:
+            evaluating, waits, turn = turn, EVALUATES_S, 1 - turn
+        for rank in range(2):
+            own = waits if rank == evaluating else 0.0
+            if own:
+                at = begun + 40 * rank
+                span = ev.SpanRecorded(
+                    at=at + own, node="n0", worker=f"w{rank}", rank=rank, span="evaluation", started=at, duration_s=own
+                )
+                apply(state, span)
+            step = ev.StepsRecorded(
+                at=begun + waits + takes,
+                node="n0",
+                worker=f"w{rank}",
+                rank=rank,
+                generation=0,
+                first_step=number,
+                # The clock of the other is 40 s ahead.
+                origin=begun + own + 40 * rank,
+                start_ns=[0],
+                duration_ns=[round(1e9 * (takes + waits - own))],
+                exposed_communication_ns=[round(1e9 * (0.03 + waits - own))],
+                samples=[32],
+            )
+            apply(state, step)
+        begun += takes + waits
+    return state
+
+
+def test_ranks_that_evaluate_by_turns_are_waited_for_as_one_that_always_does() -> None:
+    turns, none = steady_throughput(by_turns()).mean, steady_throughput(by_turns(whole=True)).mean
+    assert turns is not None and turns == pytest.approx(none, rel=0.001)
+
+
+def test_the_interval_of_the_mean_speed_is_that_of_a_run_in_which_nobody_waits() -> None:
+    found, calm = throughput_interval(by_turns()), throughput_interval(by_turns(whole=True))
+    assert found is not None and found == pytest.approx(calm, rel=0.001)
+
+
+def test_an_evaluation_before_the_first_step_is_counted_once() -> None:
+    state = SessionState()
+    apply(state, ev.JobStarted(at=100.0, job="j", command=["x"], np=1))
+    apply(state, ev.SpanRecorded(at=103.0, node="n", worker="w", rank=0, span="evaluation", started=101.0, duration_s=2.0))
+    step = {"first_step": 0, "origin": 103.0, "start_ns": [0], "duration_ns": [10**9]}
+    apply(state, ev.StepsRecorded(at=104.0, node="n", worker="w", rank=0, generation=0, **step))  # type: ignore[arg-type]
+    apply(state, ev.JobEnded(at=104.0, exit_code=0))
+    wall, found = wall_split(state), books(state)
+    assert wall is not None and wall.initialisation == pytest.approx(1.0) and wall.evaluation == pytest.approx(2.0)
+    assert wall.unexplained == pytest.approx(0.0)
+    assert found is not None and found.parts["initialisation"] == pytest.approx(1.0) and abs(found.unexplained_share) < 1e-9
 
 
 def test_what_comes_after_the_last_step_is_waited_for_in_none() -> None:
