@@ -3,9 +3,9 @@
 A counter of energy is preferred to watts times time. Watts are samples: between two that differ the change may have been at
 any moment, an error of the difference times the interval over the root of 12; where they go up and down from one to the next,
 power does so between them too, and each may be off by as much as they differ. As a sample stands for the time before it, what
-the power rose by in all counts half. Samples that are all alike tell nothing of what was between them, and no error is made up.
-A counter is off by what it has not counted yet at the ends. Where nothing was measured no energy is made up: the joules are of
-the measured seconds, which are told beside them.
+the power rose by in all counts half. Of few samples all this is known badly: Student's t stands for that. Samples that are all
+alike tell nothing of what was between them, and no error is made up. A counter is off by what it has not counted yet at the
+ends. Where nothing was measured no energy is made up: the joules are of the measured seconds, which are told beside them.
 
 An epoch begins and ends within a reading, which is divided as if the power had not changed in it. Where it did so at that very
 moment, a counter's reading is off by the change times its length times f(1 - f), f being the share before; the watts of a
@@ -20,13 +20,18 @@ from dataclasses import dataclass
 
 from distmon.core.energy_trail import KEEP_S, EnergyTrail, Spent
 from distmon.core.epochs import Epoch
-from distmon.core.measures import elapsed, samples
+from distmon.core.intervals import student
+from distmon.core.measures import elapsed, samples_with_unknown
 from distmon.core.state import NodeState, PowerSeries, SessionState
 
 COUNTER_PERIOD_S = 0.1
 """How often drivers bring their counter of energy up to date."""
 _SIGMAS = 1.96
 _TURNS = 5 / 6
+_DEGREES = 2 / 3
+"""Of freedom, for each change from one reading to the next: neighbouring ones share a reading."""
+LEAST_READINGS = 3
+"""Fewer watts tell nothing of how the power changes between them."""
 J_PER_WH = 3_600.0
 NEARLY_ALL = 0.95
 """Of the time: joules of less stand for no more samples than were trained meanwhile, and how many those are is not known."""
@@ -102,7 +107,7 @@ class Reading:
     name: str
     joules: float
     error_j: float | None
-    """Half of a 95 % interval; None of watts that were read once, or were the same each time."""
+    """Half of a 95 % interval; None of watts that were read fewer than LEAST_READINGS times, or were the same each time."""
     seconds: float
     """For which it was measured."""
     mean_w: float
@@ -146,6 +151,7 @@ class Energy:
     per_useful_sample_j: float | None
     """Useful: not done again after a restart."""
     samples: int | None
+    """Those of steps whose own are not known among them, taken to be as the others: joules and price are of all steps."""
     node_seconds: float
     idle_joules: float
     """While no step was trained."""
@@ -176,7 +182,7 @@ def energy(state: SessionState, redone_samples: int = 0) -> Energy | None:
     outer = [reading for reading in readings if not reading.within]
     if not outer:
         return None
-    joules, trained, duration = math.fsum(r.joules for r in outer), samples(state), elapsed(state)
+    joules, trained, duration = math.fsum(r.joules for r in outer), samples_with_unknown(state), elapsed(state)
     useful = trained - redone_samples if trained is not None else None
     due = _due(state)
     due_s = _due_s(due, -math.inf, math.inf)
@@ -281,8 +287,11 @@ def _readings(node: NodeState) -> Iterable[Reading]:
 
 def _reading(host: str, name: str, joules: float, seconds: float, series: PowerSeries, within: str) -> Reading:
     # Before the first reading it is taken to have gone on as after it.
-    rise_j = series.rise_j * series.readings / max(series.readings - 1, 1)
-    error = math.hypot(_SIGMAS * math.sqrt(series.squares), series.ends) + abs(rise_j) / 2
+    changes = max(series.readings - 1, 1)
+    longer, rise_j = series.readings / changes, series.rise_j * series.readings / changes
+    error = math.hypot(student(_DEGREES * changes) * math.sqrt(longer * series.squares), series.ends) + abs(rise_j) / 2
+    if series.readings < LEAST_READINGS and not series.counted_s:
+        error = 0.0
     return Reading(
         node=host,
         name=name,

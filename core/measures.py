@@ -306,6 +306,13 @@ def samples(state: SessionState) -> int | None:
     return sum(r.sums[2] for g in found for r in g.ranks.values())
 
 
+def samples_with_unknown(state: SessionState) -> int | None:
+    """All samples trained, those of steps whose own are not known taken to be as the others of their rank."""
+    if samples(state) is None:
+        return None
+    return round(math.fsum(_trained(r.sums) for g in state.generations.values() for r in g.ranks.values()))
+
+
 def steps(state: SessionState) -> int:
     """Optimizer steps of rank 0, over all generations."""
     return sum(_lead(g).totals.steps for g in state.generations.values() if g.ranks)

@@ -22,6 +22,7 @@ from distmon.core.measures import (
     current_generation,
     elapsed,
     samples,
+    samples_with_unknown,
     step_split,
     warmup,
 )
@@ -86,7 +87,7 @@ class Reconciled(Struct, frozen=True, kw_only=True):
 
 def run_figures(state: SessionState) -> RunFigures | None:
     """The figures of a session; None where its samples, its steps or its ranks were not seen."""
-    generation, wall, trained, split = current_generation(state), elapsed(state), samples(state), wall_split(state)
+    generation, wall, trained, split = current_generation(state), elapsed(state), samples_with_unknown(state), wall_split(state)
     if generation is None or not generation.world_size or not wall or not trained or split is None:
         return None
     speed = steady_speed(state, generation)

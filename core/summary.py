@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from distmon.core.measures import NodeMeans, node_means, samples, steps
+from distmon.core.measures import NodeMeans, node_means, samples_with_unknown, steps
 from distmon.core.state import SessionState
 
 _LIBRARIES = {"torch": "PyTorch", "tensorflow": "TensorFlow", "keras": "Keras"}
@@ -58,7 +58,7 @@ def _library(state: SessionState) -> str:
 def samples_per_epoch(state: SessionState) -> int | None:
     """Samples of one epoch over all ranks; None where the framework does not say how many steps an epoch has."""
     lead = state.ranks.get(min(state.ranks)) if state.ranks else None
-    done, trained = steps(state), samples(state)
+    done, trained = steps(state), samples_with_unknown(state)
     if lead is None or not lead.steps_per_epoch or not done or trained is None:
         return None
     return round(trained / done * lead.steps_per_epoch)

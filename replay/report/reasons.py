@@ -11,7 +11,7 @@ _NO_STEP = "no rank reported a step"
 _NO_SAMPLES = "the number of samples in a batch was not seen"
 _SUMS = "its steps came as sums of about a second, which hide how single steps differ"
 _NO_GRADIENTS = "no rank told how large its gradients are"
-_UNCHANGED = "watts that were read once, or were the same each time, do not tell how the power changed between"
+_UNCHANGED = "watts that were read fewer than three times, or were the same each time, do not tell how the power changed between"
 NO_POWER_MODE = "none was told: only Jetson boards have one"
 
 

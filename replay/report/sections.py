@@ -295,7 +295,7 @@ def _energy(session: model.Session) -> list[tuple[str, str]]:
 
 def _with_error(found: model.Energy) -> str:
     if found.error_j is None:
-        why = "of watts that were read once, or were the same each time: how far it may be off is not known"
+        why = "of watts that were read fewer than three times, or were the same each time: how far it may be off is not known"
         return f"{number(found.energy_j, 5)} J ({why})"
     return f"{number(found.energy_j, 5)} ± {number(found.error_j, 2)} J"
 

@@ -370,7 +370,7 @@ def _unknown_samples(state: SessionState) -> list[str]:
         return []
     return [
         f"the samples of {unknown:,} of {steps:,} steps of single ranks are not known: the number of samples is without them, "
-        "and speeds take these steps to be as the others"
+        "speeds and what is per sample take these steps to be as the others"
     ]
 
 

@@ -72,6 +72,37 @@ def test_the_error_of_sampled_watts_holds_the_truth() -> None:
     assert hits >= 50
 
 
+@pytest.mark.parametrize("readings", [3, 5])
+def test_the_error_of_few_readings_holds_the_truth(readings: int) -> None:
+    """Power that has nothing to do with itself a moment ago: what a reading says of the time before it is badly known."""
+    hits = 0
+    for seed in range(300):
+        source = random.Random(seed)
+        power = [[source.uniform(100, 300) for _ in range(50)] for _ in range(readings)]
+        found = of([sampled(float(at), second[-1]) for at, second in enumerate(power, 1)])
+        assert found.error_j is not None
+        hits += abs(found.joules - sum(map(sum, power)) / 50) <= found.error_j
+    assert hits >= 0.93 * 300
+
+
+def test_two_readings_tell_no_error() -> None:
+    assert of([sampled(1.0, 100.0), sampled(2.0, 300.0)]).error_j is None
+
+
+def test_steps_whose_samples_are_not_known_are_taken_to_be_as_the_others() -> None:
+    state = SessionState()
+    apply(state, ev.JobStarted(at=0.0, job="j", command=["x"], np=1))
+    step = {"first_step": 0, "origin": 0.0, "start_ns": [10**9 * s for s in range(100)], "duration_ns": [10**9] * 100}
+    samples = [None if number % 25 == 0 else 10 for number in range(100)]
+    apply(state, ev.StepsRecorded(at=100.0, node="n", worker="w", rank=0, generation=0, samples=samples, **step))  # type: ignore[arg-type]
+    for at in range(1, 101):
+        apply(state, sampled(float(at), 50.0))
+    found = energy(state, redone_samples=100)
+    assert found is not None
+    assert (found.per_sample_j, found.per_useful_sample_j) == pytest.approx((5.0, 5_000 / 900))
+    assert found.cost_per_sample(36.0) == pytest.approx(1 / 1_000)
+
+
 def test_a_rail_within_another_is_listed_and_not_added() -> None:
     state = SessionState()
     rails = [

@@ -525,10 +525,10 @@ def test_energy_of_one_reading_has_no_error_and_says_so() -> None:
     found = summarise(read_once())
     assert found.energy is not None and found.energy.error_j is None and found.energy.readings[0].error_j is None
     assert found.reasons["energy.error_j"] == (
-        "watts that were read once, or were the same each time, do not tell how the power changed between: "
+        "watts that were read fewer than three times, or were the same each time, do not tell how the power changed between: "
         "of package-0 on node-000, and of 1 more"
     )
-    assert "J (of watts that were read once, or were the same each time" in to_text(sections(found))
+    assert "J (of watts that were read fewer than three times, or were the same each time" in to_text(sections(found))
 
 
 def test_a_run_of_too_few_steps_has_no_interval_and_is_named() -> None:
