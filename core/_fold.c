@@ -418,9 +418,10 @@ static PyObject *add_batches(PyObject *module, PyObject *args) {
 /* Whether no batch begins before the end of what its rank has of the same worker. */
 static PyObject *all_new(PyObject *module, PyObject *args) {
     PyObject *ranks, *told;
+    double back_s, pause_s;
     int new = 1;
     (void)module;
-    if (!PyArg_ParseTuple(args, "O!O!", &PyDict_Type, &ranks, &PyList_Type, &told))
+    if (!PyArg_ParseTuple(args, "O!O!dd", &PyDict_Type, &ranks, &PyList_Type, &told, &back_s, &pause_s))
         return NULL;
     for (Py_ssize_t i = 0; new > 0 && i < PyList_Size(told); i++) {
         PyObject *rank, *worker, *batch, *steps;
@@ -432,7 +433,13 @@ static PyObject *all_new(PyObject *module, PyObject *args) {
         int old = last == NULL ? -1 : PyObject_RichCompareBool(PyTuple_GetItem(batch, FIRST_STEP), last, Py_LE);
         if (old > 0 && (known = PyObject_GetAttr(steps, n_worker)) != NULL)
             old = PyObject_RichCompareBool(known, worker, Py_EQ);
-        new = old < 0 ? -1 : !old;
+        PyObject *end = old == 0 ? PyObject_GetAttr(steps, n_last_end) : NULL;
+        if (end != NULL && PyFloat_Check(end)) {
+            double since = PyFloat_AsDouble(PyTuple_GetItem(batch, BEGIN)) - PyFloat_AsDouble(end);
+            old = since < -back_s || since > pause_s;
+        }
+        new = old < 0 || (old == 0 && end == NULL) ? -1 : !old;
+        Py_XDECREF(end);
         Py_XDECREF(known);
         Py_XDECREF(last);
     }
@@ -584,7 +591,7 @@ static PyMethodDef functions[] = {
     {"spread_sums", spread_sums, METH_VARARGS, "The usual columns of each worker's steps, of which only sums are known."},
     {"add_batches", add_batches, METH_VARARGS, "Each batch to the steps of its rank."},
     {"sums_of", sums_of, METH_VARARGS, "The sums of batches with the usual columns."},
-    {"all_new", all_new, METH_VARARGS, "Whether no batch begins before the end of what its rank has."},
+    {"all_new", all_new, METH_VARARGS, "Whether no batch is there already, or begins before its rank's last step ended or long after."},
     {"arrive", arrive, METH_VARARGS, "Takes what was waited into the rows of ranks."},
     {"join_block", join_block, METH_VARARGS, "Sums of the next block of waits, which is taken off."},
     {NULL, NULL, 0, NULL},

@@ -9,6 +9,7 @@ from itertools import groupby
 
 from distmon.core.batches import PHASES
 from distmon.core.elastic import undone_of
+from distmon.core.leaps import BACK_S, end_known, start_known
 from distmon.core.measures import elapsed, steps_set_aside
 from distmon.core.state import SessionState
 from distmon.core.steps import Generation, RankSteps
@@ -46,7 +47,8 @@ def books(state: SessionState) -> Books | None:
     """None before the first step.
 
     `absent` is the time in which a rank number was not taken: before a job grew to it, or after it shrank. `restart` is what else
-    lies between a rank's steps in one generation and in another; `tail` what follows the last ones of a job that has ended.
+    lies between a rank's steps in one generation and in another; `tail` what follows the last ones of a job that has ended. What
+    of these only a clock tells that was set is left unexplained.
     """
     duration = elapsed(state)
     begun = state.job.started.at if state.job.started else state.started
@@ -99,7 +101,7 @@ def _of_rank(
     end: float,
 ) -> dict[str, float]:
     parts: defaultdict[str, float] = defaultdict(float)
-    until, absent, known = begun, 0.0, state.ranks.get(number)
+    until, absent, known, one_clock = begun, 0.0, state.ranks.get(number), True
     for index, generation in enumerate(generations):
         made = generation.ranks.get(number)
         if made is None or made.first_start is None or made.last_end is None:
@@ -107,13 +109,16 @@ def _of_rank(
         away = _overlap(absences, until, made.first_start)
         gap = made.first_start - until - away
         evaluated = evaluated_between_s(state, number, until, made.first_start)
-        absent += away
-        if index == 0:
-            started = known.first_started_at if known and known.first_started_at is not None else begun
+        started = known.first_started_at if known and known.first_started_at is not None else begun
+        if not (one_clock and gap >= -BACK_S and start_known(state, made)):
+            parts["launch"] += max(started - begun, 0.0) if index == 0 else 0.0
+        elif index == 0:
+            absent += away
             launch = min(max(started - begun, 0.0), gap)
             parts["launch"] += launch
             parts["initialisation"] += gap - launch - evaluated
         else:
+            absent += away
             parts["restart"] += gap - evaluated
         undone_s = undone_of(state, {generation.number: made})
         for name, seconds in _of_steps(generation, made, undone_s).items():
@@ -124,17 +129,20 @@ def _of_rank(
             parts[waits] -= taken
             parts[span] += taken
         parts["initialisation"] += broadcast_between_steps_s(state, made)
-        until = made.last_end
+        until, one_clock = made.last_end, end_known(state, made)
     spans = known.span_totals if known else {}
     for span in ("evaluation", "checkpoint"):
         parts[span] += spans.get(span, 0.0)
+    parts["absent"] += absent
+    if not one_clock:
+        return dict(parts)
     busy = min(max(until, known.last_span_end if known else 0.0), end)
     away = _overlap(absences, busy, end)
     if number not in generations[-1].ranks:
         parts["restart"] += end - busy - away
     elif state.job.ended_at is not None:
         parts["tail"] += end - busy - away
-    parts["absent"] += absent + away
+    parts["absent"] += away
     return dict(parts)
 
 

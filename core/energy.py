@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from distmon.core.energy_trail import KEEP_S, EnergyTrail, Spent
 from distmon.core.epochs import Epoch
 from distmon.core.intervals import student
+from distmon.core.leaps import REASON, all_leaps, in_step
 from distmon.core.measures import elapsed, samples_with_unknown
 from distmon.core.state import NodeState, PowerSeries, SessionState
 
@@ -153,8 +154,8 @@ class Energy:
     samples: int | None
     """Those of steps whose own are not known among them, taken to be as the others: joules and price are of all steps."""
     node_seconds: float
-    idle_joules: float
-    """While no step was trained."""
+    idle_joules: float | None
+    """While no step was trained; None where clocks were set."""
     epochs: list[EpochEnergy]
     no_epoch: dict[int, str]
     """Epoch that was trained and is not among those -> why."""
@@ -189,6 +190,7 @@ def energy(state: SessionState, redone_samples: int = 0) -> Energy | None:
     measured = min(state.trail.all_seconds / due_s, 1.0) if due_s > 0 else None
     whole = measured is not None and measured >= NEARLY_ALL
     epochs, no_epoch = _by_epoch(state, due, math.fsum(r.counted_share * r.joules for r in outer) / joules if joules else 0.0)
+    one_clock = not any(all_leaps(state))
     errors = [r.error_j for r in outer if r.error_j is not None]
     return Energy(
         readings=readings,
@@ -202,7 +204,7 @@ def energy(state: SessionState, redone_samples: int = 0) -> Energy | None:
         per_useful_sample_j=joules / useful if whole and useful and useful > 0 else None,
         samples=trained,
         node_seconds=(duration or 0.0) * len(state.nodes),
-        idle_joules=state.trail.idle(ended=state.job.status != "running" or state.complete),
+        idle_joules=state.trail.idle(ended=state.job.status != "running" or state.complete) if one_clock else None,
         epochs=epochs,
         no_epoch=no_epoch,
     )
@@ -237,9 +239,12 @@ def _by_epoch(
 ) -> tuple[list[EpochEnergy], dict[int, str]]:
     """Epochs with their energy, and why others have none."""
     interval_s = max((node.least_interval_s or 0.0 for node in state.nodes.values()), default=0.0)
-    found, lacking = [], {}
+    found, lacking, leaps = [], {}, all_leaps(state)
     for number, epoch in sorted(state.epochs.items()):
         if epoch.started is None or epoch.ended is None:
+            continue
+        if not in_step(leaps, epoch.started, epoch.ended):
+            lacking[number] = REASON
             continue
         measured = _measured(state.trail, epoch, epoch.started, epoch.ended, due, counted_share)
         if isinstance(measured, str):

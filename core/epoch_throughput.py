@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from distmon.core.elastic import undone_from
 from distmon.core.epoch_comparison import epoch_ranks
 from distmon.core.epochs import Epoch, EpochPart
+from distmon.core.leaps import REASON, Leap, all_leaps, in_step
 from distmon.core.state import SessionState
 from distmon.core.steps import JobSeries
 
@@ -24,8 +25,8 @@ class EpochThroughput:
     """Over all ranks, those that a restart undid among them."""
     redone_samples: int | None
     """Those that a restart undid."""
-    duration_s: float
-    """From the start of its first step to the end of its last, on any rank."""
+    duration_s: float | None
+    """From the start of its first step to the end of its last, on any rank; None where these are of clocks that were set."""
     training_s: float | None
     """The same in each generation of ranks, added up: without the pauses of restarts."""
     samples_per_s: float | None
@@ -36,15 +37,18 @@ class EpochThroughput:
 
 def epoch_throughputs(state: SessionState) -> list[EpochThroughput]:
     """Every epoch of which steps were told, in order."""
-    undone = undone_from(state)
-    return [_throughput(state, epoch, undone) for _, epoch in sorted(state.epochs.items()) if epoch.parts]
+    undone, leaps = undone_from(state), all_leaps(state)
+    return [_throughput(state, epoch, undone, leaps) for _, epoch in sorted(state.epochs.items()) if epoch.parts]
 
 
-def _throughput(state: SessionState, epoch: Epoch, undone: dict[int, tuple[int, float]]) -> EpochThroughput:
+def _throughput(
+    state: SessionState, epoch: Epoch, undone: dict[int, tuple[int, float]], leaps: list[list[Leap]]
+) -> EpochThroughput:
     parts = epoch.parts
     begun, ended = min(part.started for part in parts.values()), max(part.ended for part in parts.values())
-    samples = epoch.samples
-    training_s = math.fsum(part.ended - part.started for part in parts.values()) if all(map(_whole, parts.values())) else None
+    samples, in_time = epoch.samples, in_step(leaps, begun, ended)
+    whole = in_time and all(map(_whole, parts.values()))
+    training_s = math.fsum(part.ended - part.started for part in parts.values()) if whole else None
     thrown = [
         _samples_between(state.generations[number].series, max(part.lead[0], undone[number][0]), part.lead[1])
         for number, part in parts.items()
@@ -55,10 +59,10 @@ def _throughput(state: SessionState, epoch: Epoch, undone: dict[int, tuple[int, 
         ranks=epoch_ranks(state, epoch),
         samples=samples,
         redone_samples=None if samples is None else sum(thrown),
-        duration_s=ended - begun,
+        duration_s=ended - begun if in_time else None,
         training_s=training_s,
         samples_per_s=samples / training_s if samples is not None and training_s else None,
-        reason=_why(samples, training_s),
+        reason=_why(samples, training_s) if in_time else REASON,
     )
 
 

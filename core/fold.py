@@ -19,6 +19,7 @@ from distmon.core.energy_trail import EnergyTrail
 from distmon.core.epochs import add_metrics, add_steps
 from distmon.core.frozen import is_frozen
 from distmon.core.hangs import describe, describe_end, find_hang, steps_go_on, take_stack
+from distmon.core.leaps import note_leap
 from distmon.core.printed import add_printed
 from distmon.core.reach import SILENT_S
 from distmon.core.readings import gpu_utilization_percent, strain_of
@@ -284,6 +285,9 @@ def _steps_recorded(state: SessionState, event: ev.StepsRecorded | ev.NodeStepsR
         told = [(rank, worker, new) for rank, worker, batch in told if (new := generation.new_steps(rank, worker, batch))]
         if not told:
             return
+        for number, _, batch in told:
+            if (known := generation.ranks.get(number)) is not None:
+                state.set_back |= note_leap(known, batch.begin, batch.first_step)
     batches = [batch for _, _, batch in told]
     begin, end = min([batch[2] for batch in batches]), max([batch[3] for batch in batches])
     if event.generation > 0 and not generation.ranks:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from distmon.core.batches import PHASES, Sums, add_up
 from distmon.core.frozen import is_frozen
 from distmon.core.kept_series import KeptSeries, kept_series, ordered_rates, spread_of
+from distmon.core.leaps import all_leaps, end_known, start_known, told_once
 from distmon.core.once import once
 from distmon.core.quantiles import quantile
 from distmon.core.reach import unheard
@@ -258,7 +259,7 @@ def _rolling(state: SessionState, window_s: float, *, samples: bool) -> float | 
     ends = [r.last_end for r in generation.ranks.values() if r.last_end is not None]
     begun = min(starts)
     start = max(end - max(window_s, history.width_s), begun)
-    if end <= start:
+    if end <= start or not told_once(all_leaps(state), start, end):
         return None
     # Ranks are told of up to different moments: the last bin is filled as far as they are on average.
     told = math.fsum(ends) / len(ends)
@@ -275,12 +276,17 @@ def _rolling_end(state: SessionState, generation: Generation) -> float:
 
 
 def session_mean_throughput(state: SessionState) -> float | None:
-    """All samples over the time from the first step's start to the last step's end; steps as in `_trained`."""
+    """All samples over the time from the first step's start to the last step's end; steps as in `_trained`.
+
+    On ranks whose clocks were not set; None where none is left.
+    """
     steps = [r for g in state.generations.values() for r in g.ranks.values()]
     if not steps or any(not g.sampled for g in state.generations.values()):
         return None
-    starts = [r.first_start for r in steps if r.first_start is not None]
-    ends = [r.last_end for r in steps if r.last_end is not None]
+    starts = [r.first_start for r in steps if r.first_start is not None and start_known(state, r)]
+    ends = [r.last_end for r in steps if r.last_end is not None and end_known(state, r)]
+    if not starts or not ends:
+        return None
     elapsed = max(ends) - min(starts)
     return math.fsum(_trained(r.sums) for r in steps) / elapsed if elapsed > 0 else None
 

@@ -266,6 +266,8 @@ class SessionState:
     """Of the job over time, from the first step on."""
     stepped_until: float = -math.inf
     """The end of the latest step that is known."""
+    set_back: bool = False
+    """Whether the clock of a rank was."""
     trail: EnergyTrail = field(default_factory=EnergyTrail)
     """What all power readings came to that lie within no other."""
     unsettled_epochs: set[int] = field(default_factory=set)

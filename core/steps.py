@@ -13,6 +13,7 @@ from typing import NamedTuple
 from distmon.core.arrivals import Arrivals
 from distmon.core.batches import NOTHING, PHASES, USUAL, USUAL_STEPS, Batch, Int64s, Sums, add_up, sums_of
 from distmon.core.columns import Floats, compiled_columns, compiled_fold, row_sums, spread_amounts
+from distmon.core.leaps import BACK_S, PAUSE_S, Leap
 from distmon.core.quantiles import EXACT_LIMIT, Quantiles, median
 from distmon.core.step_bins import BLOCK, StepBins
 
@@ -107,6 +108,10 @@ class RankSteps:
     batches: list[Batch] = field(default_factory=list)
     """The last batches, that hold at least RECENT_STEPS steps between them."""
     kept_steps: int = 0
+    set_back: list[Leap] = field(default_factory=list)
+    """Where steps began before the last ones had ended, the first of them."""
+    pauses: list[Leap] = field(default_factory=list)
+    """The longest between steps."""
 
     def __post_init__(self) -> None:
         if not self.durations.count:
@@ -373,12 +378,15 @@ class Generation:
         return all(rank.sums[3] >= NEARLY_ALL_SAMPLED * rank.sums[0] for rank in self.ranks.values())
 
     def all_new(self, told: list[tuple[int, str, Batch]]) -> bool:
-        """Whether none of the steps is there already."""
+        """Whether none of the steps is there already, and they begin when the last ones of their ranks ended, or soon after."""
         if compiled_fold is not None:
-            return bool(compiled_fold.all_new(self.ranks, told))
+            return bool(compiled_fold.all_new(self.ranks, told, BACK_S, PAUSE_S))
         for rank, worker, batch in told:
             known = self.ranks.get(rank)
-            if known is not None and batch[0] <= known.last_step and known.worker == worker:
+            if known is not None and (
+                (batch[0] <= known.last_step and known.worker == worker)
+                or (known.last_end is not None and not -BACK_S <= batch[2] - known.last_end <= PAUSE_S)
+            ):
                 return False
         return True
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 
 from distmon.core.elastic import undone_of
+from distmon.core.leaps import end_known, start_known
 from distmon.core.measures import elapsed, steps_set_aside, warmup
 from distmon.core.state import SessionState
 from distmon.core.steps import Generation, RankSteps
@@ -14,7 +15,8 @@ from distmon.core.steps import Generation, RankSteps
 
 @dataclass(slots=True, frozen=True)
 class WallSplit:
-    """Seconds. `unexplained` is signed: what the other parts leave of the duration. None: not to be told from its neighbour.
+    """Seconds. `unexplained` is signed: what the other parts leave of the duration. None: not to be told from its neighbour, or
+    only by a clock that was set (`core.leaps`).
 
     Warm-up is that of the generations of which it is known; that of the others is within `steady`.
     """
@@ -54,10 +56,13 @@ def wall_split(state: SessionState) -> WallSplit | None:
     generations = [state.generations[n] for n in sorted(state.generations) if state.generations[n].ranks]
     leads = [g.ranks[min(g.ranks)] for g in generations]
     first_step = leads[0].first_start if leads else None
+    told = not leads or start_known(state, leads[0])
     worker = state.job.first_worker_at
     starting = _starting(state, begun, begun + duration, worker, first_step)
     training = _training(state, begun + duration, generations, leads)
     launch, rendezvous, initialisation = starting
+    if not told:
+        initialisation = None
     if initialisation is not None:
         initialisation += math.fsum(broadcast_between_steps_s(state, lead) for lead in leads)
         if first_step is not None:
@@ -131,7 +136,7 @@ def _training(
         after = lead.steady(steps_set_aside(generation)).duration_ns / 1e9
         steady += after
         warm += lead.totals.duration_ns / 1e9 - after
-    last, own = leads[-1].last_end, leads[-1].rank
+    last, own, one_clock = leads[-1].last_end, leads[-1].rank, all(end_known(state, lead) for lead in leads)
     restart = math.fsum(to - since - evaluated_between_s(state, own, since, to) for since, to in _between(leads))
     rank = state.ranks.get(own)
     spans = rank.span_totals if rank else {}
@@ -145,7 +150,7 @@ def _training(
         steady - redone,
         float(spans.get("evaluation", 0.0)),
         float(spans.get("checkpoint", 0.0)),
-        restart,
+        restart if one_clock or len(leads) == 1 else None,
         redone if known else None,
-        max(end - busy_until, 0.0) if state.job.ended_at is not None else 0.0,
+        None if not one_clock else max(end - busy_until, 0.0) if state.job.ended_at is not None else 0.0,
     )

@@ -57,7 +57,7 @@ def summarise_energy(state: SessionState, price_per_node_hour: float | None) -> 
         covers=clean(found.covers),
         mean_w=found.mean_w,
         peak_w=found.peak_w,
-        idle_percent=100 * found.idle_joules / found.joules if found.joules else None,
+        idle_percent=100 * found.idle_joules / found.joules if found.joules and found.idle_joules is not None else None,
         measured_percent=None if found.measured_share is None else 100 * found.measured_share,
         per_sample_j=found.per_sample_j,
         per_useful_sample_j=found.per_useful_sample_j,

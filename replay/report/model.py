@@ -94,7 +94,7 @@ class Epoch(Struct, kw_only=True):
     ranks: tuple[int, int] | None
     samples: int | None
     redone_samples: int | None
-    duration_s: float
+    duration_s: float | None
     training_s: float | None
     samples_per_s: float | None
 

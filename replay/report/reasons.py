@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from distmon.core.arrivals import BLOCK
+from distmon.core.leaps import REASON
 from distmon.replay.report import model
 
 _NO_STEP = "no rank reported a step"
@@ -75,7 +76,10 @@ def _of_epochs(session: model.Session) -> Iterator[tuple[str, str]]:
             yield f"epochs.{numbers(unsampled)}.{key}", _NO_SAMPLES
     if unknown := [epoch.epoch for epoch in session.epochs if epoch.ranks is None]:
         yield f"epochs.{numbers(unknown)}.ranks", "which ranks trained it was not told"
-    if mixed := [epoch.epoch for epoch in session.epochs if epoch.training_s is None]:
+    if untimed := [epoch.epoch for epoch in session.epochs if epoch.duration_s is None]:
+        for key in ("duration_s", "training_s"):
+            yield f"epochs.{numbers(untimed)}.{key}", REASON
+    if mixed := [epoch.epoch for epoch in session.epochs if epoch.duration_s is not None and epoch.training_s is None]:
         yield f"epochs.{numbers(mixed)}.training_s", "between its first step and its last lie others, or records were lost"
 
 
@@ -155,7 +159,7 @@ def _of_energy(session: model.Session) -> Iterator[tuple[str, str]]:
         if getattr(found, key) is None:
             yield f"energy.{key}", partly
     if found.idle_percent is None:
-        yield "energy.idle_percent", "no energy was used"
+        yield "energy.idle_percent", REASON if found.energy_j else "no energy was used"
     if found.measured_percent is None:
         yield "energy.measured_percent", "the time that it is of is not known"
     if unknown := [epoch.epoch for epoch in found.epochs if epoch.error_j is None]:

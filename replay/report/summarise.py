@@ -14,6 +14,7 @@ from distmon.core.epoch_throughput import EpochThroughput, epoch_throughputs
 from distmon.core.epochs import MOST_EPOCHS
 from distmon.core.finding import Verdict, key_of, why_no_gain
 from distmon.core.held import FindingsHeld, Held
+from distmon.core.leaps import REASON, all_leaps, before_the_job, leap_words, told_once
 from distmon.core.loss_verdicts import hang_behind
 from distmon.core.overall import RankOverall, rank_overalls, throughput_interval
 from distmon.core.printable import clean
@@ -266,13 +267,14 @@ def _failure(state: SessionState) -> model.Failure | None:
 
 def _verdicts(state: SessionState, followed: FindingsHeld) -> list[model.Verdict]:
     """Those of the end, then those that held for a good part of the time and that the former do not tell of."""
-    last = verdicts(state)
+    last, begun, leaps = verdicts(state), state.now - _since(state, state.now), all_leaps(state)
     told = {key_of(found) for found in last}
     transient = {(found.kind, found.rank) for found in last if found.pattern == "transient"}
     past = [
         held
         for held in followed.lasting()
         if key_of(held.verdict) not in told and (held.verdict.kind, held.verdict.rank) not in transient
+        if held.verdict.kind not in ("agent_silent", "stall") or told_once(leaps, begun + held.from_s, begun + held.to_s)
     ]
     if any(found.kind == "restart_dominated" for found in last):
         past = [_within_restarts(state, held) for held in past]
@@ -434,7 +436,7 @@ def _reasons(state: SessionState, throughput: model.Throughput, overalls: list[R
         reasons["wall_split_s.redone"] = "steps done again after a restart are not told apart: they are in steady"
     if len(state.generations) > 1 and accounts(state) is None:
         reasons["elastic.lost_s"] = "no rendezvous of an elastic launcher was recorded; the sum is wall_split_s.restart"
-    reasons |= _phase_reasons(state, overalls)
+    reasons |= _phase_reasons(state, overalls) | _leap_reasons(state, throughput)
     for node in state.nodes.values():
         if measures.node_means(node).power_w is None:
             why = next((r for name, r in node.sample.unavailable.items() if "power" in name), "") if node.sample else ""
@@ -506,6 +508,35 @@ def _how_often(ranks: list[RankOverall], name: str) -> str:
     return f"not seen in {missing:,} of {count(steps, 'step')}: " if missing < steps else ""
 
 
+def _leaps(state: SessionState) -> list[str]:
+    """That times of steps cannot be, a line for each host."""
+    early = {}
+    for made in (made for generation in state.generations.values() for made in generation.ranks.values()):
+        if early_s := before_the_job(state, made):
+            host = clean(state.ranks[made.rank].host) if made.rank in state.ranks else ""
+            early[host or f"rank {made.rank}"] = early_s
+    behind = [
+        f"the times of {host} begin {early_s:.1f} s before the job: its clock is behind; figures that span that are not given"
+        for host, early_s in sorted(early.items())
+    ]
+    return behind + [clean(said) for said in leap_words(state)]
+
+
+def _leap_reasons(state: SessionState, throughput: model.Throughput) -> dict[str, str]:
+    """What is not told because clocks were set."""
+    wall, reasons = wall_split(state), dict[str, str]()
+    if not _leaps(state):
+        return reasons
+    for part in ("initialisation", "restart", "tail"):
+        if wall is not None and getattr(wall, part) is None:
+            reasons[f"wall_split_s.{part}"] = f"{REASON}: it is in unexplained, as in the rank-seconds"
+    if throughput.mean_samples_per_s is not None:
+        for key in ("session_mean_samples_per_s", "last_30s_samples_per_s", "last_30s_steps_per_s"):
+            if getattr(throughput, key) is None:
+                reasons[f"throughput.{key}"] = REASON
+    return reasons
+
+
 def _unnamed(state: SessionState) -> list[str]:
     wall, whole = wall_split(state), measures.elapsed(state)
     if wall is None or not whole or wall.unexplained < _UNNAMED * whole:
@@ -516,5 +547,5 @@ def _unnamed(state: SessionState) -> list[str]:
     ]
 
 
-_NOTES = (_import_warnings, _lost_output, _silent_nodes, _summed_steps, _unknown_samples, _waited, _unnamed)
+_NOTES = (_import_warnings, _lost_output, _leaps, _silent_nodes, _summed_steps, _unknown_samples, _waited, _unnamed)
 """What may have to be said before any figure."""
