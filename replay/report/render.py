@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import re
 import textwrap
+from collections.abc import Iterator, Sequence
 
 from distmon.core.printable import cells
 from distmon.replay.report.tables import Section, Table
 
 WIDTH = 118
+_GAP = "  "
 _NARROWEST = 8
 """Of a header whose words stand below one another."""
 
 
-def to_text(sections: list[Section], width: int = WIDTH) -> str:
-    """Plain text, ended by a line end. Sentences are wrapped at `width` cells; tables are as wide as their rows are."""
+def to_text(sections: list[Section], width: int = WIDTH, columns: int | None = None) -> str:
+    """Plain text, ended by a line end. Sentences are wrapped at `width` cells.
+
+    Tables are as wide as their rows are; where that is more than the `columns` of a terminal they go on below, with their first
+    column again.
+    """
     blocks = []
     for section in sections:
         lines = [section.title.upper()] if section.title else []
@@ -25,7 +31,8 @@ def to_text(sections: list[Section], width: int = WIDTH) -> str:
         for line in section.lines:
             lines += _wrapped(indent, line, width)
         if section.table:
-            lines += [indent + line for line in _text_table(section.table, width - len(indent))]
+            most = None if columns is None else columns - len(indent)
+            lines += [(indent + line).rstrip() for line in _text_table(section.table, width - len(indent), most)]
         blocks.append("\n".join(lines))
     return "\n\n".join(blocks) + "\n"
 
@@ -38,19 +45,61 @@ def _wrapped(start: str, text: str, width: int) -> list[str]:
     ) or [start.rstrip()]
 
 
-def _text_table(table: Table, width: int) -> list[str]:
-    """Where the header makes it wider than `width`, its words stand below one another."""
+def _text_table(table: Table, width: int, most: int | None) -> list[str]:
+    """Where the header makes it wider than `width`, its words stand below one another; in parts that are no wider than `most`."""
     body = table.in_brief()
     rows = [table.header, *body]
-    if sum(max(cells(row[i]) for row in rows) + 2 for i in range(len(table.header))) - 2 > width:
+    if _wide(rows) > width:
         rows = [*_stacked(table.header, body), *body]
-    widths = [max(cells(row[i]) for row in rows) for i in range(len(table.header))]
-    lines = []
-    for row in rows:
-        missing = [" " * (width - cells(cell)) for cell, width in zip(row, widths, strict=True)]
-        padded = [cell + gap if i in table.left else gap + cell for i, (cell, gap) in enumerate(zip(row, missing, strict=True))]
-        lines.append("  ".join(padded).rstrip())
+    if most is None or _wide(rows) <= most:
+        return _aligned(rows, range(len(table.header)), table.left)
+    widths, lines = _widths(rows), list[str]()
+    for part in _parts(widths, most):
+        lines += [""] * bool(lines) + [_cut(line, most) for line in _aligned(rows, part, table.left)]
     return lines
+
+
+def _widths(rows: list[list[str]]) -> list[int]:
+    return [max(map(cells, column)) for column in zip(*rows, strict=True)]
+
+
+def _wide(rows: list[list[str]]) -> int:
+    widths = _widths(rows)
+    return sum(widths) + len(_GAP) * (len(widths) - 1)
+
+
+def _parts(widths: list[int], most: int) -> Iterator[list[int]]:
+    """The columns of each part: the first one, and as many of the others as there is room for, one at least."""
+    part, used = [0], widths[0]
+    for column, width in enumerate(widths[1:], 1):
+        if len(part) > 1 and used + len(_GAP) + width > most:
+            yield part
+            part, used = [0], widths[0]
+        part.append(column)
+        used += len(_GAP) + width
+    yield part
+
+
+def _aligned(rows: list[list[str]], part: Sequence[int], left: tuple[int, ...]) -> list[str]:
+    """Lines of some columns. What a stacked header has above all of them is no line."""
+    widths, lines = _widths(rows), []
+    for row in rows:
+        padded = []
+        for column in part:
+            gap = " " * (widths[column] - cells(row[column]))
+            padded.append(row[column] + gap if column in left else gap + row[column])
+        if line := _GAP.join(padded).rstrip():
+            lines.append(line)
+    return lines
+
+
+def _cut(line: str, most: int) -> str:
+    """Of a terminal that is too narrow for two columns, what fits."""
+    if cells(line) <= most:
+        return line
+    while cells(line) > most - 1:
+        line = line[:-1]
+    return line + "…"
 
 
 def _stacked(header: list[str], body: list[list[str]]) -> list[list[str]]:

@@ -373,7 +373,7 @@ def _epoch_row(epoch: model.Epoch, *, slowest: bool) -> list[str]:
     said = ["slowest"] if slowest else []
     if epoch.redone_samples:
         said.append(f"{epoch.redone_samples:,} of the samples done again after a restart")
-    if epoch.training_s is not None and epoch.duration_s - epoch.training_s >= _LEAST_TOLD_S:
+    if epoch.training_s is not None and epoch.duration_s is not None and epoch.duration_s - epoch.training_s >= _LEAST_TOLD_S:
         said.append(f"{seconds(epoch.duration_s)} with restarts")
     ranks = DASH if epoch.ranks is None else "–".join(map(str, sorted(set(epoch.ranks))))
     samples = DASH if epoch.samples is None else f"{epoch.samples:,}"

@@ -479,6 +479,23 @@ def test_a_header_that_is_wider_than_the_text_stands_in_lines() -> None:
     )  # fmt: skip
 
 
+def test_a_table_wider_than_a_terminal_goes_on_below_with_its_first_column() -> None:
+    wide = Section("Ranks", table=Table(["rank", "host", "steps", "wait"], [["0", "node-0", "1,178", "2.00 ms"]], left=(1,)))
+    assert to_text([wide], 40, 40) == "RANKS\n  rank  host    steps     wait\n     0  node-0  1,178  2.00 ms\n"
+    assert to_text([wide], 24, 24) == (
+        "RANKS\n"
+        "  rank  host    steps\n"
+        "     0  node-0  1,178\n"
+        "\n"
+        "  rank     wait\n"
+        "     0  2.00 ms\n"
+    )  # fmt: skip
+    assert to_text([wide], 10, 10).splitlines()[1:3] == ["  rank  h…", "     0  n…"]
+    told = sections(summarise(folded([*session(Script(ranks=4, nodes=2, seconds=20, gpus_per_node=1))])))
+    for columns in (60, 80):
+        assert max(map(len, to_text(told, columns, columns).splitlines())) <= columns
+
+
 def test_other_work_is_said_at_the_head() -> None:
     found = compare([compared(seconds=90)], [compared()])
     assert re.match(r"the work differs: base trained .*[0-9] samples, other .*[0-9] samples;", found.sizes[0].other_work)

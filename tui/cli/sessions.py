@@ -87,9 +87,9 @@ def write_json(value: msgspec.Struct) -> None:
 
 
 def as_text(sections: list[Section]) -> str:
-    """For standard output: where that is a terminal narrower than text usually is, no wider than that."""
+    """For standard output: where that is a terminal, no wider than it is."""
     columns = os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else 0
-    return to_text(sections, min(columns or WIDTH, WIDTH))
+    return to_text(sections, min(columns or WIDTH, WIDTH), columns or None)
 
 
 def write_text(text: str) -> None:
