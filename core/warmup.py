@@ -39,6 +39,8 @@ _DRIFT_LEVELS = 4
 """So many levels, each slower than the last, are a drift."""
 _DRIFT_ERRORS, _ON_THE_WAY = 3.0, 0.2
 """The last third of a drift differs from the first by so many standard errors, of which the middle one has so much at least."""
+_LONG = 0.15
+"""A warm-up of so much of the run may be the begin of a drift."""
 _MAX_CORRELATION = 0.8
 _SLACK = 0.1
 """The correlation that levels alone would feign is cut off at this much above what differences of steps allow."""
@@ -191,14 +193,14 @@ def _last_level(logs: list[float]) -> _Found:
     if found.shape == "flat" and not found.spells:
         return _Found("no_steady_state") if _drifts(logs, math.pi / 2 * own * factor, _median) else found
     if levels.mixed(logs) < _MIXED:
-        return found
+        return _Found("no_steady_state") if _goes_on(logs, found, math.pi / 2 * own * factor, _median) else found
     reach = 4 * math.sqrt(own)
     low, high = min(levels.values) - reach, max(levels.values) + reach
     cut = [min(max(value, low), high) for value in logs]
     own, factor = _noise(cut, spread_out=True)
     found = _levels(cut, own, factor, spread_out=True).found()
     drifts = found.shape == "flat" and not found.spells and _drifts(cut, own * factor, fmean)
-    return _Found("no_steady_state") if drifts else found
+    return _Found("no_steady_state") if drifts or _goes_on(cut, found, own * factor, fmean) else found
 
 
 def _alternates(logs: list[float]) -> bool:
@@ -207,15 +209,27 @@ def _alternates(logs: list[float]) -> bool:
     return (quantile(one, 0.25) or 0.0) > 2 * (quantile(two, 0.75) or 0.0)
 
 
-def _drifts(logs: list[float], variance: float, centre: Callable[[Sequence[float]], float]) -> bool:
+def _goes_on(logs: list[float], found: _Found, variance: float, centre: Callable[[Sequence[float]], float]) -> bool:
+    """Whether what seems to be a long warm-up is a drift, as steps get faster after it, too."""
+    if found.shape != "warmup" or found.steps < _LONG * len(logs):
+        return False
+    steady = logs[found.steps :]
+    third = len(steady) // 3
+    faster = centre(steady[-third:]) < centre(steady[:third])
+    return faster and _drifts(steady, variance, centre, least=_SAME_LEVEL / 2)
+
+
+def _drifts(
+    logs: list[float], variance: float, centre: Callable[[Sequence[float]], float], least: float = _SAME_LEVEL
+) -> bool:
     """Whether a series without levels that are far enough apart goes one way all along: by the centres of its thirds.
 
-    A centre of n steps has an error of the root of `variance` / n.
+    A centre of n steps has an error of the root of `variance` / n. A difference of less than `least` is none.
     """
     third = len(logs) // 3
     first, middle, last = (centre(logs[place * third : (place + 1) * third]) for place in range(3))
     rise = last - first
-    if abs(rise) < max(_DRIFT_ERRORS * math.sqrt(2 * variance / third), _SAME_LEVEL * max(1.0, _SHORT / len(logs))):
+    if abs(rise) < max(_DRIFT_ERRORS * math.sqrt(2 * variance / third), least * max(1.0, _SHORT / len(logs))):
         return False
     return _ON_THE_WAY <= (middle - first) / rise <= 1 - _ON_THE_WAY
 

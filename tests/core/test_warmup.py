@@ -106,6 +106,18 @@ def test_a_slow_drift_among_much_noise_is_seldom_called_flat_and_noise_alone_no_
     assert flat.count("no_steady_state") <= 0.01 * len(flat)
 
 
+def test_an_even_drift_to_faster_steps_is_no_warm_up() -> None:
+    def getting_faster(seed: int) -> list[float]:
+        source, wander, found = random.Random(seed), 0.0, list[float]()
+        for i in range(1_000):
+            wander = 0.36 * wander + 0.933 * source.gauss(0, 1)
+            stall = 1 + source.expovariate(2) if source.random() < 0.03 else 1.0
+            found.append(0.1 * (1 - 0.05 * i / 1_000) * (1 + 0.015 * wander) * stall)
+        return found
+
+    assert {find_warmup(getting_faster(seed)).shape for seed in range(20)} == {"no_steady_state"}
+
+
 def test_a_plateau_of_40_in_10_000_steps_is_found_within_a_tenth_of_a_second() -> None:
     values, _ = series("low_plateau", "heavy", 10_000, 0)
     begun = time.process_time()
