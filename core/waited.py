@@ -6,6 +6,8 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
+from typing import NamedTuple
 
 from msgspec import structs
 
@@ -13,7 +15,7 @@ from distmon.core.intervals import Interval, rate_interval
 from distmon.core.measures import Throughput, current_generation, steady_totals, step_series, steps_set_aside, throughput
 from distmon.core.quantiles import median
 from distmon.core.state import SessionState, Span
-from distmon.core.steps import Generation, RankSteps
+from distmon.core.steps import Generation, JobSeries, RankSteps
 
 _LEAST_WAITED = 0.005
 """Less than that is how evenly all evaluate."""
@@ -26,12 +28,13 @@ SPANS_WAITED_FOR = ("evaluation", "checkpoint")
 
 @dataclass(slots=True)
 class _Occasion:
-    """What ranks evaluated and saved between two steps. Spans are (kind, rank) -> seconds."""
+    """What ranks evaluated and saved between two steps."""
 
     begun_s: float
     """Since the first step ended on the rank that began: clocks of nodes may differ. Infinite of what is known as sums alone."""
     until_s: float
-    spans: dict[tuple[str, int], float] = field(default_factory=dict)
+    spans: dict[str, dict[int, float]] = field(default_factory=dict)
+    """Kind -> rank -> seconds."""
     counts: bool = True
     """Whether it lengthens one of the steps that count."""
 
@@ -40,18 +43,39 @@ class _Occasion:
 
         One that saves while another evaluates is waited for no longer than the longer of the two takes.
         """
-        spans = self.spans
-        longest = {kind: max((s for (own, _), s in spans.items() if own == kind), default=0.0) for kind in SPANS_WAITED_FOR}
-        sums = defaultdict[int, float](float)
-        for (_, number), seconds in spans.items():
-            sums[number] += seconds
-        most = max(sums.values(), default=0.0)
-        for number in ranks:
-            found = {kind: longest[kind] - spans.get((kind, number), 0.0) for kind in SPANS_WAITED_FOR}
+        longest = {kind: max(own.values()) for kind, own in self.spans.items()}
+        if len(longest) == 1:
+            for kind, own in self.spans.items():
+                yield from ((kind, number, longest[kind] - own.get(number, 0.0)) for number in ranks)
+            return
+        sums = {number: math.fsum(own.get(number, 0.0) for own in self.spans.values()) for number in ranks}
+        most = max(sums.values())
+        for number, spent in sums.items():
+            found = {kind: longest[kind] - own.get(number, 0.0) for kind, own in self.spans.items()}
             whole = math.fsum(found.values())
-            share = min(1.0, (most - sums.get(number, 0.0)) / whole) if whole > 0 else 0.0
-            for kind, seconds in found.items():
-                yield kind, number, seconds * share
+            share = min(1.0, (most - spent) / whole) if whole > 0 else 0.0
+            yield from ((kind, number, seconds * share) for kind, seconds in found.items())
+
+    @property
+    def seconds(self) -> float:
+        """Of its spans, added up over ranks."""
+        return math.fsum(seconds for own in self.spans.values() for seconds in own.values())
+
+
+class _Kept(NamedTuple):
+    """What was found in a generation, for as long as no step and no span is added; only speed depends on it."""
+
+    series: JobSeries
+    """Stands for the generation: holding that would keep all of its steps alive."""
+    told: tuple[int, int, Span | None]
+    """Batches of steps, spans, and the last of them."""
+    occasions: list[_Occasion]
+    waited: dict[str, dict[int, float]]
+
+
+_kept: dict[int, _Kept] = {}
+_MOST = 4
+"""Generations of which it is kept."""
 
 
 def waited_for_spans_s(state: SessionState, generation: Generation) -> dict[str, dict[int, float]]:
@@ -59,33 +83,49 @@ def waited_for_spans_s(state: SessionState, generation: Generation) -> dict[str,
 
     The longer one cuts them out of its own step, and comes so much later to the allreduce. Ranks may do so by turns. What comes
     after the last step of any rank is waited for in none, what comes before the steps that count in those that are set aside.
+    It is not to be changed.
     """
-    ends = [made.last_end for made in generation.ranks.values() if made.last_end is not None]
-    if sum(bool(known.ranks) for known in state.generations.values()) != 1 or not ends:
+    if sum(bool(known.ranks) for known in state.generations.values()) != 1 or not generation.ranks:
         return {}
-    found = {kind: dict.fromkeys(generation.ranks, 0.0) for kind in SPANS_WAITED_FOR}
-    for occasion in _occasions(state, generation):
+    return _found(state, generation).waited
+
+
+def _found(state: SessionState, generation: Generation) -> _Kept:
+    series, told = generation.series, (generation.told, len(state.spans), state.spans[-1] if state.spans else None)
+    known = _kept.get(id(series))
+    if known is not None and known.series is series and known.told == told:
+        return known
+    waited = {kind: dict.fromkeys(generation.ranks, 0.0) for kind in SPANS_WAITED_FOR}
+    occasions = _occasions(state, generation)
+    for occasion in occasions:
         if occasion.counts:
             for kind, number, seconds in occasion.waited(generation.ranks):
-                found[kind][number] += seconds
+                waited[kind][number] += seconds
+    _kept.pop(id(series), None)
+    for old in list(_kept)[: len(_kept) + 1 - _MOST]:
+        _kept.pop(old, None)
+    found = _kept[id(series)] = _Kept(series, told, occasions, waited)
     return found
 
 
 def _occasions(state: SessionState, generation: Generation) -> list[_Occasion]:
     """In order; the spans of a very long job that are not kept one by one are one that comes last."""
     ranks, by_rank, aside = generation.ranks, _spans_by_rank(state), steps_set_aside(generation)
+    if not by_rank and len(state.spans) < (state.spans.maxlen or 0):
+        return []
     first_ends = {number: (made.first_start or 0.0) + (made.first_duration_s or 0.0) for number, made in ranks.items()}
     settled = min(_settled_at(made, aside, by_rank.get(number, [])) - first_ends[number] for number, made in ranks.items())
     last = min((made.last_end or 0.0) - first_ends[number] for number, made in ranks.items())
     apart = _APART * min(made.usual_step_s() for made in ranks.values())
     told = [(span.started - first_ends[rank], rank, span) for rank in by_rank.keys() & ranks.keys() for span in by_rank[rank]]
     occasions: list[_Occasion] = []
-    for begun, number, span in sorted(told, key=lambda one: one[:2]):
+    for begun, number, span in sorted(told, key=itemgetter(0, 1)):
         if not occasions or begun > occasions[-1].until_s + apart:
             occasions.append(_Occasion(begun, begun))
         occasion = occasions[-1]
         occasion.until_s = max(occasion.until_s, begun + span.duration_s)
-        occasion.spans[span.span, number] = occasion.spans.get((span.span, number), 0.0) + span.duration_s
+        own = occasion.spans.setdefault(span.span, {})
+        own[number] = own.get(number, 0.0) + span.duration_s
     for occasion in occasions:
         occasion.counts = settled - apart <= occasion.begun_s and occasion.until_s <= last
     if len(state.spans) == state.spans.maxlen:
@@ -93,14 +133,16 @@ def _occasions(state: SessionState, generation: Generation) -> list[_Occasion]:
     return occasions
 
 
-def _not_kept(state: SessionState, generation: Generation, by_rank: dict[int, list[Span]]) -> dict[tuple[str, int], float]:
+def _not_kept(state: SessionState, generation: Generation, by_rank: dict[int, list[Span]]) -> dict[str, dict[int, float]]:
     """Seconds by kind and rank of the spans that went before those that are kept one by one."""
-    found = {}
-    for number in generation.ranks:
-        for kind in SPANS_WAITED_FOR:
-            kept = math.fsum(span.duration_s for span in by_rank.get(number, ()) if span.span == kind)
-            found[kind, number] = max(_told(state, number, kind) - kept, 0.0)
-    return found
+    kept = defaultdict[tuple[str, int], float](float)
+    for number, spans in by_rank.items():
+        for span in spans:
+            kept[span.span, number] += span.duration_s
+    return {
+        kind: {number: max(_told(state, number, kind) - kept[kind, number], 0.0) for number in generation.ranks}
+        for kind in SPANS_WAITED_FOR
+    }
 
 
 def _spans_by_rank(state: SessionState) -> dict[int, list[Span]]:
@@ -177,15 +219,15 @@ def _without_waits(state: SessionState, generation: Generation) -> list[float]:
     """The durations of `step_series` without what was waited, on the mean over ranks, where its step can be told."""
     series, width, ranks = step_series(generation)[0], generation.series.width, generation.ranks
     durations, usual = series[:], median(series) or 0.0
-    occasions = _occasions(state, generation)
+    occasions = _found(state, generation).occasions
     known = [occasion for occasion in occasions if occasion.begun_s < math.inf]
     # When an entry began, on the same clock as occasions.
-    place, begun = 1, math.fsum(seconds for one in occasions[len(known) :] for seconds in one.spans.values()) / len(ranks)
+    place, begun = 1, math.fsum(one.seconds for one in occasions[len(known) :]) / len(ranks)
     for occasion in known:
         while place < len(series) and begun < occasion.begun_s - _APART * usual:
             begun += series[place] * width
             place += 1
-        begun += math.fsum(occasion.spans.values()) / len(ranks)
+        begun += occasion.seconds / len(ranks)
         around = range(max(place - 1, 0), min(place + 2, len(series)))
         waited = math.fsum(seconds for *_, seconds in occasion.waited(ranks)) / len(ranks) / width
         held = max(around, key=lambda index: durations[index], default=None)
