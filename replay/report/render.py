@@ -23,7 +23,7 @@ def to_text(sections: list[Section], width: int = WIDTH, columns: int | None = N
     """
     blocks = []
     for section in sections:
-        lines = [section.title.upper()] if section.title else []
+        lines = textwrap.wrap(section.title.upper(), width)
         indent = "  " if section.title else ""
         label_width = max((len(label) for label, _ in section.facts), default=0)
         for label, value in section.facts:
@@ -55,8 +55,19 @@ def _text_table(table: Table, width: int, most: int | None) -> list[str]:
         return _aligned(rows, range(len(table.header)), table.left)
     widths, lines = _widths(rows), list[str]()
     for part in _parts(widths, most):
-        lines += [""] * bool(lines) + [_cut(line, most) for line in _aligned(rows, part, table.left)]
+        shown = [[row[column] for column in part] for row in rows]
+        left = tuple(place for place, column in enumerate(part) if column in table.left)
+        room = most - widths[0] - len(_GAP)
+        if len(part) == 2 and widths[part[1]] > room >= _NARROWEST:
+            shown = [line for key, text in shown for line in _folded(key, text, room)]
+        lines += [""] * bool(lines) + [_cut(line, most) for line in _aligned(shown, range(len(part)), left)]
     return lines
+
+
+def _folded(key: str, text: str, room: int) -> Iterator[list[str]]:
+    """Rows of a column that alone is too wide for a terminal, its words below one another."""
+    for place, line in enumerate(textwrap.wrap(text, room) or [""]):
+        yield ["" if place else key, line]
 
 
 def _widths(rows: list[list[str]]) -> list[int]:

@@ -491,6 +491,8 @@ def test_a_table_wider_than_a_terminal_goes_on_below_with_its_first_column() -> 
         "     0  2.00 ms\n"
     )  # fmt: skip
     assert to_text([wide], 10, 10).splitlines()[1:3] == ["  rank  h…", "     0  n…"]
+    said = Section("", table=Table(["epoch", ""], [["2", "160 samples done again"], ["3", ""]], left=(1,)))
+    assert to_text([said], 19, 19) == "epoch\n    2  160 samples\n       done again\n    3\n"
     told = sections(summarise(folded([*session(Script(ranks=4, nodes=2, seconds=20, gpus_per_node=1))])))
     for columns in (60, 80):
         assert max(map(len, to_text(told, columns, columns).splitlines())) <= columns

@@ -8,6 +8,7 @@ import pty
 import struct
 import sys
 import termios
+from collections import Counter
 
 import pytest
 
@@ -27,11 +28,13 @@ def report_on_a_terminal(columns: int) -> list[str]:
     return "".join(written).splitlines()
 
 
-def test_sentences_are_no_wider_than_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_is_no_wider_than_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", "--demo"]) == 0
     piped = capsys.readouterr().out.splitlines()
     assert report_on_a_terminal(200) == report_on_a_terminal(0) == piped
     narrow = report_on_a_terminal(80)
     sentences = [line for line in piped if 80 < len(line) <= 118 and ". " in line]
     assert sentences and not set(sentences) & set(narrow)
-    assert [word for line in narrow for word in line.split()] == [word for line in piped for word in line.split()]
+    assert max(map(len, narrow)) <= 80
+    # Tables go on below, with their first column again.
+    assert Counter(" ".join(piped).split()) <= Counter(" ".join(narrow).split())
