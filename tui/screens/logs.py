@@ -99,8 +99,8 @@ class LinesPage(Page):
         """Whether there are any, hidden or not."""
         raise NotImplementedError
 
-    def update_feed(self, facts: Facts) -> tuple[Lines[Any], list[str]]:
-        """The lines that there are now, and notes about them."""
+    def update_feed(self, facts: Facts) -> tuple[Lines[Any], str, list[str]]:
+        """The lines that there are now, what is wrong with the filter or how it was understood, and notes about the lines."""
         raise NotImplementedError
 
     def close_topmost(self) -> bool:
@@ -117,7 +117,7 @@ class LinesPage(Page):
             self.chart.show(chart.throughput_chart(facts, self.time_view))
         if "lines" in shown:
             was = self.line()
-            lines, notes = self.update_feed(facts)
+            lines, error, notes = self.update_feed(facts)
             there = self._line_there(facts, was.entry, lines) if was is not None else None
             of_now = self._is_live or (self._shown_of[0] is facts.state.log and self._shown_of[2])
             self._shown_of, self._series = (facts.state.log, facts.state.now, of_now), lines.series
@@ -126,7 +126,7 @@ class LinesPage(Page):
             self.lines.hidden = all_hidden(words) if self.has_lines(facts) else ""
             column, descending = self.choices.sorts["lines"]
             lines = self.feed().in_order(lines, column, descending=descending)
-            asked = " ".join([*words, *order_words(column, descending=descending)])
+            asked = " ".join(filter(None, [*words, error, *order_words(column, descending=descending)]))
             self.lines.show(lines, " · ".join(filter(None, [asked, *notes])))
             if there is not None:
                 self.lines.put_cursor(there)
@@ -201,9 +201,9 @@ class Events(LinesPage):
     def has_lines(self, facts: Facts) -> bool:
         return bool(facts.state.log)
 
-    def update_feed(self, facts: Facts) -> tuple[Lines[Any], list[str]]:
+    def update_feed(self, facts: Facts) -> tuple[Lines[Any], str, list[str]]:
         error = self._feed.set_filter(None, self.choices.filters.get("lines", ""), problems=self.choices.problems)
-        return self._feed.update(facts.state.log, self.lines.reads_from), [error] * bool(error)
+        return self._feed.update(facts.state.log, self.lines.reads_from), error, []
 
 
 class Logs(LinesPage):
@@ -245,12 +245,12 @@ class Logs(LinesPage):
     def has_lines(self, facts: Facts) -> bool:
         return bool(facts.state.output)
 
-    def update_feed(self, facts: Facts) -> tuple[Lines[Any], list[str]]:
+    def update_feed(self, facts: Facts) -> tuple[Lines[Any], str, list[str]]:
         self._feed.set_collapse(self.collapse)
         rank, text = self.choices.only_rank, self.choices.filters.get("lines", "")
         error = self._feed.set_filter(rank, text, problems=self.choices.problems)
         dropped = facts.state.output_dropped
-        notes = [error] * bool(error) + [f"{dropped:,} lines lost"] * bool(dropped)
+        notes = [f"{dropped:,} lines lost"] * bool(dropped)
         lines = self._feed.update(facts.state.output, self.lines.reads_from)
         older = facts.state.output_lines - len(facts.state.output)
         if self._feed.begun is not self._begun:
@@ -258,7 +258,7 @@ class Logs(LinesPage):
             self._stop_looking_back()
             if older and self._feed.is_filtered and self.frame.player is not None:
                 self._back_soon = self.set_timer(LOOK_AFTER_S, self._look_back)
-        return lines, [*notes, *self._from_when(older), *["same lines once"] * self.collapse]
+        return lines, error, [*notes, *self._from_when(older), *["same lines once"] * self.collapse]
 
     def _from_when(self, older: int) -> list[str]:
         """In words, from when on lines are here, where there are older ones."""

@@ -440,7 +440,8 @@ class Page(Board):
         table.sort_key, table.descending = column, descending
         table.hidden = all_hidden(told(wanted.text)) if records else ""
         table.figures = lambda found: [records[key] for key in found]
-        table.show(keys, cells, [*matches(wanted, len(keys), len(records), problems=False), *caption])
+        found = matches(wanted, len(keys), len(records), problems=False)
+        table.show(keys, cells, [*found, *[(" · ", "muted")] * bool(found and caption), *caption])
 
     def toggle_problems(self) -> None:
         if not self.PROBLEMS:

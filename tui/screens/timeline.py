@@ -54,7 +54,8 @@ class Timeline(Page):
             self._starts = {number: found.assigned or found.first_step for number, found in spans.items()}
             records = timeline.generation_records(spans, facts.origin)
             cells = partial(timeline.generation_cells, spans, facts.origin)
-            self.list_rows(self.generations, records, cells, timeline.GENERATION_CAPTION)
+            rounds = any(found.assigned is not None for found in spans.values())
+            self.list_rows(self.generations, records, cells, timeline.GENERATION_CAPTION if rounds else ())
         if "lost" in shown:
             self.lost.figures = partial(timeline.lost_records, facts)
             self.lost.show(partial(timeline.lost_lines, facts))

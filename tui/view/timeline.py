@@ -54,7 +54,7 @@ GENERATION_COLUMNS = (
     Column("undone", "undone", 6, importance=11, figure="undone_steps"),
     Column("cause", "why", 16, "left", importance=5, grow=4, widest=120),
 )
-GENERATION_CAPTION = [(" + add up to the next round; rendezv., start, sync: the longest of a rank, while it formed", "muted")]
+GENERATION_CAPTION = [("+ add up to the next round; rendezv., start, sync: the longest of a rank, while it formed", "muted")]
 
 
 def slots(facts: Facts) -> list[LaneRow]:

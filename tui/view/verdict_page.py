@@ -77,7 +77,7 @@ def lines(facts: Facts, key: Key | None, palette: Palette, width: int, height: i
     verdict = by_key(facts.verdicts).get(key) if key is not None else None
     style = palette.style
     if verdict is None:
-        return [Line([(facts.steady.reason or "nothing holds the job back as far as is seen", style("muted"))])]
+        return wrapped(facts.steady.reason or "nothing holds the job back as far as is seen", width, style("muted"))
     found = wrapped(clean(verdict.text), width, style("warn", bold=True))
     parts = [
         ("because", verdict.evidence),

@@ -160,7 +160,8 @@ class HoldingScreen(Screen[None]):
             # With what widgets are about to tell: or else they are written again once they have told it.
             compositor = self._compositor
             compositor.update_widgets(set(compositor.visible_widgets))
-            if sum(region.area for region in compositor._dirty_regions) > compositor.size.area // 2:
+            dirty = sum(region.area for region in compositor._dirty_regions)
+            if self is self.app.screen and dirty > compositor.size.area // 2:
                 compositor._dirty_regions.add(compositor.size.region)  # which takes fewer bytes
             super()._compositor_refresh()
 
