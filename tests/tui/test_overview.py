@@ -20,6 +20,7 @@ from distmon.tui.screens.overview import Overview
 from distmon.tui.screens.registry import SCREENS
 from distmon.tui.theme import PALETTES
 from distmon.tui.view.chrome import help_lines
+from distmon.tui.view.filters import LANGUAGE
 from distmon.tui.widgets.canvas import Canvas
 from tests.tui.conftest import folded
 
@@ -95,6 +96,16 @@ def test_the_help_names_every_command_and_fits_in_80_columns() -> None:
     told = " ".join(" ".join(lines).split())
     for part in ("!ended", "fields of ranks: rank host state", "fields of output: rank host at severity out"):
         assert part in told
+
+
+@pytest.mark.parametrize("width", [34, 44, 54])
+def test_in_a_narrow_window_the_help_is_told_in_full(width: int) -> None:
+    """It was cut after 16 letters at 40 columns."""
+    lines = help_lines(list(COMMANDS), {}, PALETTES["distmon-dark"], width, 8)
+    assert max(line.width for line in lines) <= width
+    told = " ".join(" ".join(text for line in lines for text, _ in line.pieces).split())
+    for words in (*(command.help for command in COMMANDS), *(meaning for _, meaning in LANGUAGE)):
+        assert words in told
 
 
 @pytest.mark.parametrize("bar", [False, True])

@@ -18,6 +18,9 @@ from distmon.tui.view.minimap import HIGHEST_LEVEL, TICK_WORDS, TICKS, UNREAD, U
 from distmon.tui.view.wrap import wrapped
 from distmon.tui.widgets.line import Line, cells, cut, spread
 
+LEAST_BESIDE = 32
+"""In less room than this beside a key, what it does stands below it."""
+
 
 @dataclass(frozen=True)
 class FooterItem:
@@ -112,9 +115,9 @@ def help_lines(
             group = command.group
             lines += [Line()] * bool(lines) + [Line([(group, style("accent", bold=True))])]
         keys = " ".join(key_name(key) for key in command.keys)
-        lines.append(Line([("  " + fit(keys, 14), style("key")), (command.help, style("text"))]))
+        lines += _explained(keys, 14, command.help, palette, width)
     lines += [Line(), Line([("Filters (/): all terms must hold", style("accent", bold=True))])]
-    lines += [Line([("  " + fit(term, 20), style("key")), (meaning, style("text"))]) for term, meaning in LANGUAGE]
+    lines += [line for term, meaning in LANGUAGE for line in _explained(term, 20, meaning, palette, width)]
     of_logs = (("events", logs.EVENT_FIELDS), ("output", logs.OUTPUT_FIELDS))
     for rows, names in (("ranks", ranks.FIELDS), ("nodes", node_table.FIELDS), *of_logs, *fields.items()):
         lines += wrapped(f"fields of {rows}: {' '.join(names)}", width - 2, style("text"), "  ")
@@ -125,6 +128,16 @@ def help_lines(
         lines += [Line(), Line([(title, style("accent", bold=True))])]
         lines += [Line([("  " + sign, style("text"))]) for sign in signs.split("  ")]
     return lines
+
+
+def _explained(term: str, column: int, meaning: str, palette: Palette, width: int) -> list[Line]:
+    """A term in its column and what it means beside it, or below where there is no room for that."""
+    term_style, style, room = palette.style("key"), palette.style("text"), width - column - 2
+    if room < LEAST_BESIDE:
+        return [Line([(f"  {term}", term_style)]), *wrapped(meaning, width - 4, style, " " * 4)]
+    first, *more = textwrap.wrap(meaning, room)
+    lines = [Line([("  " + fit(term, column), term_style), (first, style)])]
+    return lines + [Line([(" " * (column + 2) + part, style)]) for part in more]
 
 
 def question_parts(question: str, width: int) -> list[str]:
