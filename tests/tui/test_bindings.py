@@ -74,3 +74,20 @@ def test_the_page_of_keys_is_of_this_table() -> None:
     page = (docs / "shortcuts.md").read_text(encoding="utf-8")
     assert page == shortcuts.page(), "make pictures writes it anew"
     assert [key for command in COMMANDS for key in command.keys if f"`{key_name(key)}`" not in page] == []
+
+
+@pytest.mark.parametrize(("screen", "charts"), [("overview", True), ("logs", True), ("nodes", False), ("verdicts", False)])
+async def test_the_keys_of_charts_are_told_where_there_are_charts(
+    open_app: OpenApp, settle: Settle, screen: str, charts: bool
+) -> None:
+    """Elsewhere they did nothing, though the help had them."""
+    async with open_app(list(session(Script(ranks=4, nodes=2, seconds=20)))) as (app, pilot, _):
+        app.cockpit.go(screen)
+        await settle(pilot)
+        of_charts = [command for command in app.cockpit.commands if command.help.startswith(("charts:", "a crosshair"))]
+        told = {key for command in of_charts for key in command.keys}
+        assert told == ({"w", "less_than_sign", "greater_than_sign", "l", "x"} if charts else set())
+        for key in ("w", "less_than_sign", "l", "x"):
+            app.cockpit.note = ""
+            await pilot.press(key)
+            assert (app.cockpit.note == "there is no chart on this screen") is not charts

@@ -169,12 +169,13 @@ class Cockpit(HoldingScreen):
         bar = ("bar",) if self.bar is not None else ()
         found = commands_for("app", "screen", self.page.screen_name, *bar)
         numbers = {f"panel({i})" for i in range(1, len(self.page.panels) + 1)}
-        return [command for command in found if not command.action.startswith("panel(") or command.action in numbers]
+        idle = self.page.idle_actions
+        return [c for c in found if c.action not in idle and (not c.action.startswith("panel(") or c.action in numbers)]
 
     @property
     def _footer_commands(self) -> list[Command]:
-        """Those that do something here; of the bar's only the one that calls it, until it has its row."""
-        found = [c for c in self.commands if c.action not in self.page.idle_actions]
+        """Of the bar's only the one that calls it, until it has its row."""
+        found = self.commands
         if self.page.TYPED:
             return [replace(c, keys=keys) for c in found if (keys := c.keys_while_typing)]
         if self._steered:
@@ -469,16 +470,25 @@ class Cockpit(HoldingScreen):
         self.page_changed()
 
     def action_window(self) -> None:
-        self.page.next_window()
+        if self._has_charts():
+            self.page.next_window()
 
     def action_pan(self, quarters: int) -> None:
-        self.page.pan(quarters * (WINDOWS_S[self.page.choices.window] or 0.0) / 4)
+        if self._has_charts():
+            self.page.pan(quarters * (WINDOWS_S[self.page.choices.window] or 0.0) / 4)
 
     def action_log_axis(self) -> None:
-        self.page.toggle_log()
+        if self._has_charts():
+            self.page.toggle_log()
 
     def action_crosshair(self) -> None:
-        self.point_at(self.facts.state.now if self.cross is None else None)
+        if self._has_charts():
+            self.point_at(self.facts.state.now if self.cross is None else None)
+
+    def _has_charts(self) -> bool:
+        if not self.page.TIMED:
+            self.say("there is no chart on this screen")
+        return bool(self.page.TIMED)
 
     def visit(self, at: float) -> None:
         """A recording goes to the moment, and back when asked again; otherwise the crosshair shows it on every chart."""

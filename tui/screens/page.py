@@ -30,6 +30,8 @@ K = TypeVar("K", bound=Hashable)
 P = TypeVar("P", bound="Page")
 WINDOWS_S = (None, 60.0, 300.0, 900.0)
 """Time windows of charts; None is the whole session."""
+OF_CHARTS = ("window", "pan(-1)", "pan(1)", "log_axis", "crosshair")
+"""Actions for screens with charts."""
 
 
 class Frame(Protocol):
@@ -402,7 +404,9 @@ class Page(Board):
     @property
     def idle_actions(self) -> set[str]:
         """Those of every screen that have nothing to do here."""
-        return {action for action, serves in (("search", self.FILTERS), ("next_sort", self.SORTS)) if not serves}
+        served = {"search": self.FILTERS, **dict.fromkeys(("next_sort", "reverse_sort"), self.SORTS)}
+        served |= dict.fromkeys(OF_CHARTS, self.TIMED)
+        return {action for action, serves in served.items() if not serves}
 
     def set_filter(self, text: str) -> None:
         self.choices.filters[self.filter_target] = text
