@@ -85,12 +85,15 @@ class Arrival:
     burst_gap: float = _FIRST_GAP
     """Blocks from one such to the next, averaged."""
 
-    def burst_score(self, own: bool, others: int, ranks: int, block: int, alarm: float) -> float:
+    def burst_score(self, own: bool, steady: bool, others: int, ranks: int, block: int, alarm: float) -> float:
         """Log-likelihood ratio of a block in which this rank alone held up a step, or not, and so many others one each.
 
-        For this rank being whom most such steps wait for, against all ranks alike. None for several usual gaps ends it.
+        For this rank being whom most such steps wait for, against all ranks alike. None for several usual gaps ends it. What
+        is held up by a rank that is known to be late all the time, as it is in this block (`steady`), tells of no bursts.
         """
-        if own:
+        if own and steady:
+            self.last_burst, own = block, False
+        elif own:
             if self.last_burst >= 0:
                 self.burst_gap += (block - self.last_burst - self.burst_gap) / _GAPS
             self.last_burst = block
@@ -260,9 +263,9 @@ class Arrivals:
 
     def _weigh_ranks(self, trimmed: Shares | None, means: Shares, held_up: Set[int], settled: int) -> None:
         """By columns: there are thousands of ranks, and most are on time most of the time."""
-        self.mean_noise.add(means, settled)
+        self.mean_noise.add(means)
         if trimmed is not None:
-            self.trimmed_noise.add(trimmed, settled)
+            self.trimmed_noise.add(trimmed)
         if settled < _FIRST_LOOK:
             return
         # Few blocks tell little of the noise: what is named then has to be far beyond it.
@@ -276,11 +279,13 @@ class Arrivals:
             if trimmed is not None:
                 found += scores(trimmed[place], doubt * self.trimmed_noise.deviation, alarm, _LEAST_BLOCKS)
                 own = place in held_up
-                score = arrival.burst_score(own, held - own, len(means), self.blocks, alarm)
+                steady = arrival.late.named and trimmed[place] >= arrival.late.held_mean / 2
+                score = arrival.burst_score(own, steady, held - own, len(means), self.blocks, alarm)
                 self._tested(arrival.bursts, rank, mean, [score], alarm)
                 if score <= -alarm and mean <= least:
                     found = [score] * len(found)  # bursts are noise as well, beside which their end shows in no other way
             self._tested(arrival.late, rank, mean, found, alarm)
+            self._test_end(arrival, rank, mean, alarm)
             if any(arrival.late.evidence) or any(arrival.bursts.evidence):
                 suspects.add(rank)
             else:
@@ -302,17 +307,39 @@ class Arrivals:
             self.usual_step_ns = averaged(self.usual_step_ns, step, settled)
 
     def _tested(self, shift: Shift, rank: int | None, value: float, found: list[float], alarm: float) -> None:
-        first = self.next_step - BLOCK
-        if shift.add(value, found, alarm, first) and len(self.episodes) < MAX_EPISODES and not self._was_told(rank, shift.since):
-            self.episodes.append(Episode(rank, shift.since, first - 1, shift.mean))
+        named = shift.named
+        if shift.add(value, found, alarm, (self.next_step - BLOCK, self.next_step - 1)):
+            self._ended(shift, rank)
+        if rank is not None and shift.named and not named:
+            shift.date(self.mean_noise.deviation, BLOCK)
+            self._leave_out(shift.blocks, shift.mean)
         if shift.named and shift.blocks <= _GROWN_BLOCKS:
             # The begin may lie anywhere in the first block, or late in the one before it.
             before, since = self.last_steps_ns[: -shift.blocks - 1], self.last_steps_ns[1 - shift.blocks :]
             shift.growth = step_growth(before[-_BEFORE_BLOCKS:], since)
 
-    def _was_told(self, rank: int | None, since: int) -> bool:
-        """Whether an episode of the rank reaches past that step: it was late all the time and in bursts."""
-        return any(episode.rank == rank and episode.last_step > since for episode in self.episodes)
+    def _test_end(self, arrival: Arrival, rank: int, mean: float, alarm: float) -> None:
+        """Whether a rank that was late all the time is so no more, which the evidence of before takes long to be used up by."""
+        late = arrival.late
+        if late.named and late.add_to_end(mean, self.mean_noise.deviation_before, alarm):
+            self._ended(late, rank)
+
+    def _ended(self, shift: Shift, rank: int | None) -> None:
+        """Keeps a shift that has ended as an episode, as far as no other test of the rank has told or tells of the same steps."""
+        told = [episode.last_step + 1 for episode in self.episodes if episode.rank == rank]
+        first, last = max(shift.since, *told, 0), shift.last_step
+        if rank is not None:
+            tests = (self.ranks[rank].late, self.ranks[rank].bursts)
+            last = min([last, *(test.since - 1 for test in tests if test.named)])
+            self._leave_out(shift.blocks_after + 1, shift.held_mean)
+        if first < last and len(self.episodes) < MAX_EPISODES:
+            self.episodes.append(Episode(rank, first, last, shift.held_mean))
+
+    def _leave_out(self, blocks: int, shift: float) -> None:
+        """What the last blocks differed by was the begin or the end of a lateness, and is no noise."""
+        self.mean_noise.leave_out(blocks, shift)
+        if self.trimmed_noise.known:
+            self.trimmed_noise.leave_out(blocks, shift)
 
     def late_ranks(self) -> dict[int, Shift]:
         """The ranks that are late now, all the time or in bursts, the latest first."""

@@ -28,8 +28,14 @@ _MEMORY = 100
 """Blocks that a noise or a usual value is averaged over."""
 _FAR = (8, 6, 4)
 """Blocks so far apart differ by more than neighbours do where a series wanders slowly, as on a machine that others use too."""
-_DELAY = 4
-"""A noise is used so many blocks later, so that a shift does not hide behind the noise that its own begin makes."""
+_DELAY, _LONG_DELAY = 4, 24
+"""A noise is used so many blocks later, so that a shift does not hide behind the noise that its own begin makes; for whether a
+shift has ended, which takes longer to tell, so many, though it is never that of before _LEAST_KNOWN blocks."""
+_KEPT = 40
+"""Blocks for which it is kept what the noise was known as."""
+_LEAST_KNOWN = CALIBRATION + 2 - _DELAY
+_CLEAR = 3.0
+"""A shift by less than so much noise makes little more of it."""
 _CHANCE = 1.75
 _CAUTION, _CAUTION_EARLY = 1.12, 0.7
 """Noise is taken to be so much larger than blocks show: as it wanders, and as few blocks tell little."""
@@ -40,6 +46,10 @@ _LEAST_GROWN = 6
 """Blocks on either side that it takes to tell what the step grew by."""
 _FORGIVEN = 3
 """One block alone, however good, takes away no more than this part of an alarm."""
+_DATED_BLOCKS, _LATER = 64, 5.0
+"""The begin of a shift is looked for in its last blocks, so many, and put later where that is so much likelier."""
+_LEAST_OVER = 5
+"""It takes so many blocks to tell that a shift has ended."""
 
 
 def alarm_level(series: int) -> float:
@@ -64,6 +74,16 @@ class Shift:
     blocks: int = 0
     total: float = 0.0
     """Of the blocks since then."""
+    apart: float = 0.0
+    """Sum of what the blocks differ from the mean by."""
+    held: tuple[int, float, float] = (0, 0.0, 0.0)
+    """The last three as of the last block that had half the mean or more: the shift has lasted until then."""
+    last_step: int = 0
+    """The last one of that block."""
+    over: float = 0.0
+    """Evidence that a named shift has ended."""
+    first: list[tuple[int, float]] = field(default_factory=list)
+    """First step and value of the last blocks, until it is named."""
     growth: tuple[float, float] | None = None
     """95 % interval of what the step has grown by since then, as a share of a step now."""
 
@@ -72,21 +92,81 @@ class Shift:
         """Mean share of the step since `since`."""
         return self.total / self.blocks if self.blocks else 0.0
 
-    def add(self, value: float, found: Sequence[float], alarm: float, step: int) -> bool:
-        """Takes in the next block, with its scores; whether a named shift has ended with it."""
+    @property
+    def held_mean(self) -> float:
+        """The same until `last_step`."""
+        blocks, total, _ = self.held
+        return total / blocks if blocks else 0.0
+
+    @property
+    def blocks_after(self) -> int:
+        """Blocks since `last_step`."""
+        return self.blocks - self.held[0]
+
+    def add(self, value: float, found: Sequence[float], alarm: float, steps: tuple[int, int]) -> bool:
+        """Takes in the next block, with its scores and its first and last step; whether a named shift has ended with it."""
         old = self.evidence if len(self.evidence) == len(found) else [0.0] * len(found)
         resting = not any(old)
         self.evidence = [min(max(e + score, 0.0), 1.5 * alarm) for e, score in zip(old, found, strict=True)]
         most = max(self.evidence)
         if most == 0.0:
-            ended, self.named = self.named, False
-            return ended
+            return self._end()
         if resting:
-            self.since, self.blocks, self.total, self.growth = step, 0, 0.0, None
-        self.blocks += 1
-        self.total += value
+            self._begin(steps[0])
+        self._take(value, steps[1])
+        if not self.named:
+            self.first.append((steps[0], value))
+            del self.first[:-_DATED_BLOCKS]
         self.named = self.named or most >= alarm
         return False
+
+    def date(self, noise: float, length: int) -> None:
+        """Once it is named: puts its begin, in blocks of so many steps, where it is likeliest, as chance may have begun earlier."""
+        values = [value for _, value in self.first]
+        fits = [math.fsum(values[i:]) ** 2 / (len(values) - i) for i in range(len(values))]
+        best = max(range(len(fits)), key=fits.__getitem__, default=0)
+        if fits and fits[best] - fits[0] > 2 * _LATER * noise * noise:
+            self._begin(self.first[best][0])
+            for step, value in self.first[best:]:
+                self._take(value, step + length - 1)
+        self.first = []
+
+    def _begin(self, step: int) -> None:
+        self.since, self.blocks, self.total, self.apart, self.over, self.growth = step, 0, 0.0, 0.0, 0.0, None
+        self.held = (0, 0.0, 0.0)
+
+    def _take(self, value: float, last_step: int) -> None:
+        self.blocks += 1
+        self.total += value
+        self.apart += abs(value - self.mean)
+        if self.blocks == 1 or value >= self.held_mean / 2:
+            self.held, self.last_step = (self.blocks, self.total, self.apart), last_step
+
+    def add_to_end(self, value: float, noise: float, alarm: float) -> bool:
+        """Takes in what the last block says of a named shift's end, and whether that is it.
+
+        By the same sequential test as its begin, for none against as much as it was, within noise or as it itself varies.
+        """
+        blocks, total, apart = self.held
+        mean, varies = max(total / blocks, 0.0), math.sqrt(math.pi / 2) * apart / blocks
+        score = mean * (mean / 2 - value) / (noise * noise + varies * varies)
+        self.over = max(self.over + min(max(score, -alarm / _LEAST_OVER), alarm / _LEAST_OVER), 0.0)
+        return self.over >= alarm and self._end()
+
+    def _end(self) -> bool:
+        ended, self.named, self.first = self.named, False, []
+        self.evidence = [0.0] * len(self.evidence)
+        return ended
+
+
+@dataclass(slots=True, frozen=True)
+class Known:
+    """What a noise was known as after a block."""
+
+    near: float
+    far: float
+    blocks: int
+    deviation: float
 
 
 @dataclass(slots=True)
@@ -97,28 +177,46 @@ class Noise:
     """Mean absolute difference between neighbouring blocks."""
     far: float = 0.0
     """The same of blocks that are _FAR apart."""
+    blocks: int = 0
     before: list[Shares] = field(default_factory=list)
     """Of the ranks in the last blocks, in one order; those that came later are missing at the end."""
-    deviations: list[float] = field(default_factory=list)
+    known: list[Known] = field(default_factory=list)
     """As of the last blocks, the oldest first."""
 
     @property
     def deviation(self) -> float:
         """The standard deviation of a block, as it was known _DELAY blocks ago."""
-        return self.deviations[0]
+        return self.known[-_DELAY:][0].deviation
 
-    def add(self, now: Shares, blocks: int) -> None:
-        """Takes in a block, the `blocks`-th of this generation."""
+    @property
+    def deviation_before(self) -> float:
+        """The same of _LONG_DELAY blocks ago, or of the first block after which enough was known."""
+        enough = [known.deviation for known in self.known[-_LONG_DELAY:-_DELAY] if known.blocks >= _LEAST_KNOWN]
+        return enough[0] if enough else self.deviation
+
+    def add(self, now: Shares) -> None:
+        """Takes in a block."""
         before = self.before
+        self.blocks += 1
         if before:
-            self.near = averaged(self.near, _typical_change(now, before[-1]), blocks - 1)
+            self.near = averaged(self.near, _typical_change(now, before[-1]), self.blocks - 1)
         if len(before) == _FAR[0] and before[0]:
             change = math.fsum(_typical_change(now, before[-distance]) for distance in _FAR) / len(_FAR)
-            self.far = averaged(self.far, change, blocks - _FAR[0])
+            self.far = averaged(self.far, change, self.blocks - _FAR[0])
         before.append(now)
         del before[: -_FAR[0]]
-        self.deviations.append(deviation(self.near, self.far, blocks))
-        del self.deviations[:-_DELAY]
+        self.known.append(Known(self.near, self.far, self.blocks, deviation(self.near, self.far, self.blocks)))
+        del self.known[:-_KEPT]
+
+    def leave_out(self, blocks: int, shift: float) -> None:
+        """Forgets what the last blocks, so many, differed by: a shift by so much began or ended in them."""
+        blocks = min(blocks, self.blocks - _LEAST_KNOWN, len(self.known) - 1)
+        if blocks <= 0 or shift < _CLEAR * self.known[-blocks - 1].deviation:
+            return
+        then = self.known[-blocks - 1]
+        self.near, self.far, self.blocks = then.near, then.far, then.blocks
+        self.known[-blocks:] = [then] * blocks
+        del self.before[:-1]
 
 
 def step_growth(before: Sequence[float], since: Sequence[float]) -> tuple[float, float] | None:

@@ -251,8 +251,8 @@ def test_a_healthy_job_is_left_alone() -> None:
 
 def test_the_noise_of_very_many_ranks_is_told_by_some_of_them() -> None:
     source, noise = random.Random(1), Noise()
-    for block in range(1, 41):
-        noise.add(array("d", [source.gauss(0, 0.01) for _ in range(4_000)]), block)
+    for _ in range(40):
+        noise.add(array("d", [source.gauss(0, 0.01) for _ in range(4_000)]))
     # The median of the absolute difference of two normal values is 0.9539 of their deviation.
     assert noise.near == pytest.approx(0.009539, rel=0.05)
 
@@ -263,8 +263,42 @@ def test_a_lateness_that_ends_is_told_as_past() -> None:
     assert (late.kind, late.rank, late.pattern) == ("straggler", 2, "steady")
     shift = state.generations[0].arrivals.ranks[2].late
     while shift.named:
-        ended = shift.add(0.0, [-1.0] * len(shift.evidence), 12.0, 300)
+        ended = shift.add(0.0, [-1.0] * len(shift.evidence), 12.0, (300, 304))
     assert ended
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("who", [0, 1])
+@pytest.mark.parametrize(("size", "within"), [(2.5, 150), (8.0, 25)])
+def test_a_lateness_that_was_there_before_hides_none_of_later(ranks: int, who: int, size: float, within: int) -> None:
+    job = Job(ranks, seed=3)
+    assert job.run(220, lambda rank, step: 20.0 * (rank == 1 and step >= 200))
+    assert job.run(110, lambda rank, step: 0.0) == []
+    job.named = {}
+    assert [late.rank for late in job.run(160, lambda rank, step: size * (rank == who))] == [who]
+    assert job.named[who] - 330 <= within + 10
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 8, 16])
+@pytest.mark.parametrize("steps", [20, 40, 100])
+def test_a_lateness_that_has_ended_is_told_as_past_soon_after(ranks: int, steps: int) -> None:
+    job = Job(ranks, seed=2)
+    (late,) = job.run(200 + steps, lambda rank, step: 40.0 * (rank == 1 and step >= 200))
+    assert late.rank == 1
+    assert job.run(40, lambda rank, step: 0.0) == []
+    episodes = job.state.generations[0].arrivals.episodes
+    assert [(e.rank, e.first_step, e.last_step) for e in episodes] == [(1, 200, 199 + steps)]
+    assert episodes[0].share == pytest.approx(40 / 127, rel=0.1)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_was_late_before_is_not_told_of_the_same_steps_as_now(seed: int) -> None:
+    """A rank that gets late for good when another's lateness ends holds up single steps alone as well."""
+    job = Job(4, seed=seed)
+    found = job.run(600, lambda rank, step: 20.0 * ((rank == 0 and 200 <= step < 260) or (rank == 1 and step >= 260)))
+    assert [(late.rank, "late before" in late.evidence) for late in found] == [(1, False)]
+    found = job.run(100, lambda rank, step: 20.0 * (rank == 0))
+    assert [late.rank for late in found] == [0] and found[0].evidence.endswith("; late before in step 200 to 259")
 
 
 def test_the_gain_that_is_told_comes_true() -> None:
