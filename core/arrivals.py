@@ -40,6 +40,8 @@ SKIPPED_BLOCKS = 2
 """The first steps compile and fill caches, on every rank as it likes."""
 _LEAST_BLOCKS, _LEAST_BLOCKS_OF_MEANS = 3, 4
 """An alarm takes so many blocks: one alone, however bad, is a stall, which a trimmed mean does not see anyway."""
+FIRST_STEPS = (SKIPPED_BLOCKS + CALIBRATION + _LEAST_BLOCKS_OF_MEANS) * BLOCK
+"""So many steps it takes until a lateness from the first one on that is not gross is named."""
 _FIRST_LOOK, _GROSS, _EARLY_DOUBT = 3, 0.1, 3.0
 """From so many settled blocks on, before the noise is known well, a lateness by so much of the step, beyond so much more noise,
 is named."""
@@ -156,6 +158,11 @@ class Arrivals:
     """Of the step, mean of the last _SHARE_BLOCKS blocks, forgetting slowly."""
     transfer_bound: bool = False
     episodes: list[Episode] = field(default_factory=list)
+
+    @property
+    def tells_little(self) -> bool:
+        """Whether waits are seen, but it is too early to name a late rank, or to say that there is none."""
+        return 0 < self.weighed * BLOCK <= FIRST_STEPS
 
     @property
     def usual_transfer(self) -> float:

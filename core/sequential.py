@@ -121,11 +121,11 @@ class Shift:
         return False
 
     def date(self, noise: float, length: int) -> None:
-        """Once it is named: puts its begin, in blocks of so many steps, where it is likeliest, as chance may have begun earlier."""
+        """Once it is named: puts its begin, in blocks of so many steps, where it is likeliest: chance may have begun earlier."""
         values = [value for _, value in self.first]
-        fits = [math.fsum(values[i:]) ** 2 / (len(values) - i) for i in range(len(values))]
-        best = max(range(len(fits)), key=fits.__getitem__, default=0)
-        if fits and fits[best] - fits[0] > 2 * _LATER * noise * noise:
+        fits = [math.fsum(values[place:]) ** 2 / (len(values) - place) for place, _ in enumerate(values)]
+        best = fits.index(max(fits))
+        if fits[best] - fits[0] > 2 * _LATER * noise * noise:
             self._begin(self.first[best][0])
             for step, value in self.first[best:]:
                 self._take(value, step + length - 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from distmon.core.arrivals import BLOCK, Episode
+from distmon.core.arrivals import BLOCK, SKIPPED_BLOCKS, Episode
 from distmon.core.finding import REMEDIES, Pattern, Verdict, phase_words, since_start
 from distmon.core.joined import Joined, gain_of_cure, gain_without_transfer, is_bursty, joined, mean_band
 from distmon.core.measures import ALL_PHASES, RECENT, Split, split_of
@@ -20,6 +20,8 @@ from distmon.core.steps import RECENT_STEPS, Generation
 LEAST_LATENESS = 0.01
 """A rank that is late by less of the step is not worth a word."""
 PERSISTENT_STEPS = 200
+SEEMING = 0.03
+"""A rank that was late by so much of the step in half of the first steps may be a late one, though it is too early to name it."""
 BUSIER = 3.0
 """In an allreduce all hosts carry about the same: a host that carries so many times that has other traffic."""
 COMPARED_RANKS = 128
@@ -44,6 +46,20 @@ def straggler_verdicts(state: SessionState, generation: Generation, *, in_full: 
     else:
         verdicts = [_named(state, generation, rank, shift) for rank, shift in late.items()]
     return _slow_nodes(state, generation, verdicts, found, late) + verdicts + _past(state, generation, set(late))
+
+
+def seems_late(generation: Generation) -> tuple[int, float] | None:
+    """While it is too early to name anyone: the rank that may be late, and its median lateness so far as a share of the step."""
+    if not generation.arrivals.tells_little or len(generation.ranks) < 2:
+        return None
+    found = joined(generation, SKIPPED_BLOCKS * BLOCK)
+    usual = [median(step.waits) or 0.0 if len(step.waits) > 2 else max(step.waits) for step in found.steps]
+    late = (
+        (median((middle - step.waits[i]) / step.duration for middle, step in zip(usual, found.steps, strict=True)) or 0.0, rank)
+        for i, rank in enumerate(found.ranks)
+    )
+    share, rank = max(late)
+    return (rank, share) if share >= SEEMING else None
 
 
 class _Seen(NamedTuple):

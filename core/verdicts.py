@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from distmon.core.arrivals import BOUND_ON
+from distmon.core.arrivals import BOUND_ON, FIRST_STEPS
 from distmon.core.finding import REMEDIES, Pattern, Verdict, phase_words, since_start
 from distmon.core.hysteresis import Thresholds, share_holds
 from distmon.core.joined import gain_without_input, gain_without_transfer, is_bursty, joined
@@ -20,11 +20,11 @@ from distmon.core.once import once
 from distmon.core.standstill import silent_agents, standstill
 from distmon.core.state import SessionState
 from distmon.core.steps import Generation, History
-from distmon.core.stragglers import slow_network, straggler_verdicts
+from distmon.core.stragglers import seems_late, slow_network, straggler_verdicts
 from distmon.core.waited import mean_waited_s
 from distmon.core.wall import wall_split
 
-__all__ = ["Verdict", "cannot_tell", "troubles", "verdicts"]
+__all__ = ["Verdict", "cannot_tell", "troubles", "undecided", "verdicts"]
 
 INPUT_BOUND = Thresholds(on=0.10, off=0.08)
 COMPUTE_SHARE = 0.70
@@ -38,7 +38,7 @@ def verdicts(state: SessionState) -> list[Verdict]:
     """The findings, the gravest first; empty where there is not enough to tell."""
     generation = current_generation(state)
     found = troubles(state, in_full=True)
-    if found or generation is None or _too_few(generation):
+    if found or generation is None or _too_few(generation) or undecided(state):
         return found
     return [v for v in (_compute_bound(state, generation),) if v]
 
@@ -86,6 +86,8 @@ def cannot_tell(state: SessionState) -> list[str]:
     if most < RECENT:
         are = "step is" if most == 1 else "steps are"
         said.append(f"{most} {are} too few to say what holds the job back: it takes {RECENT}")
+    elif seeming := undecided(state):
+        said.append(seeming)
     silent = sorted(set(range(generation.world_size or 0)) - set(generation.ranks))
     if silent:
         who = ", ".join(map(str, silent[:8])) + (" and more" if len(silent) > 8 else "")
@@ -96,6 +98,16 @@ def cannot_tell(state: SessionState) -> list[str]:
             who = "any rank" if len(blind) == len(generation.ranks) else f"rank {', '.join(map(str, blind[:8]))}"
             said.append(f"{phase_words(phase)} was not seen on {who}: {lost}")
     return said
+
+
+def undecided(state: SessionState) -> str:
+    """Why it is too early to say that nothing holds the job back, where a rank seems to; empty where it is not."""
+    generation = current_generation(state)
+    found = seems_late(generation) if generation is not None and not _too_few(generation) else None
+    if found is None:
+        return ""
+    rank, share = found
+    return f"rank {rank} has come late by {share:.0%} of the step so far: to say that it is takes {FIRST_STEPS} steps"
 
 
 _INDEX = {"input_wait": 0, "compute": 1, "exposed_communication": 2}

@@ -10,6 +10,7 @@ import pytest
 
 from distmon.core import events as ev
 from distmon.core import measures
+from distmon.core.arrivals import FIRST_STEPS
 from distmon.core.fold import apply
 from distmon.core.sequential import Noise, step_growth
 from distmon.core.state import SessionState
@@ -124,6 +125,28 @@ def test_a_rank_that_is_very_late_from_the_first_step_on_is_named_before_the_noi
     job = Job(ranks)
     (late,) = job.run(40, lambda rank, step: 35.0 * (rank == 1))
     assert (late.rank, late.phase) == (1, "input_wait")
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 64, 65, 200])
+def test_a_rank_that_is_late_from_the_first_step_on_is_named_after_70_steps_and_never_said_to_be_nothing(ranks: int) -> None:
+    state, named, untold = SessionState(), 0, list[str]()
+    for events in second_by_second(Trial("input", ranks=ranks, rank=ranks - 1, size=0.08, onset=0, steps=90, seed=3)):
+        for event in events:
+            apply(state, event)
+        found = verdicts(state)
+        assert {(verdict.kind, verdict.rank) for verdict in found} <= {("straggler", ranks - 1)}
+        untold += cannot_tell(state) if 32 <= measures.steps(state) < FIRST_STEPS and not found else []
+        named = named or measures.steps(state) * bool(found)
+    assert 0 < named <= FIRST_STEPS + 10 and FIRST_STEPS == 70
+    assert untold and untold[0].startswith(f"rank {ranks - 1} has come late by ")
+    assert all(text.endswith("% of the step so far: to say that it is takes 70 steps") for text in untold)
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 64, 200])
+def test_a_healthy_job_is_said_to_be_one_as_soon_as_before(ranks: int) -> None:
+    for seed in range(5 if ranks < 64 else 1):
+        last, _, state = told(Trial("healthy", ranks=ranks, steps=40, seed=seed), every_second=False)
+        assert [verdict.kind for verdict in last] == ["compute_bound"] and cannot_tell(state) == []
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from functools import partial
 from typing import ClassVar
 
 from distmon.core.finding import Key, by_key
+from distmon.core.verdicts import undecided
 from distmon.tui.bindings import bindings_for
 from distmon.tui.screens.arrange import Rows
 from distmon.tui.screens.page import Frame, Page
@@ -16,6 +17,8 @@ from distmon.tui.view.listing import sorts_of
 from distmon.tui.widgets.rows import RowsPanel
 from distmon.tui.widgets.table import Table
 from distmon.tui.widgets.text_panel import TextPanel
+
+_NOTHING = "nothing holds the job back as far as is seen"
 
 
 class Verdicts(Page):
@@ -28,9 +31,7 @@ class Verdicts(Page):
     def __init__(self, frame: Frame, name: str) -> None:
         super().__init__(frame, name)
         self.choices.focused = "verdicts"
-        self.table: Table[Key] = Table(
-            "verdicts", 1, verdict_page.COLUMNS, empty="nothing holds the job back as far as is seen", id="verdicts"
-        )
+        self.table: Table[Key] = Table("verdicts", 1, verdict_page.COLUMNS, empty=_NOTHING, id="verdicts")
         self.text = TextPanel("the finding", 2, id="finding")
         self.split = TextPanel("step", 3, id="split")
         self.panels = {"verdicts": self.table, "finding": self.text, "split": self.split}
@@ -40,6 +41,7 @@ class Verdicts(Page):
 
     def draw_parts(self, facts: Facts, shown: set[str]) -> None:
         found = by_key(facts.verdicts)
+        self.table.empty = undecided(facts.state) or _NOTHING
         self.list_rows(self.table, verdict_page.records(found), partial(verdict_page.cells, found))
         key = self.table.model.selected or next(iter(self.table.model.keys), None)
         one = found.get(key) if key is not None else None

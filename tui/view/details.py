@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from distmon.core.finding import CALM
 from distmon.core.printable import clean
+from distmon.core.verdicts import undecided
 from distmon.tui.format import duration
 from distmon.tui.theme import Palette
 from distmon.tui.view import node_table, nodes, rank_detail, ranks, verdict_page
@@ -49,7 +50,7 @@ def details_lines(facts: Facts, subject: Subject, palette: Palette, width: int, 
 def _verdicts(facts: Facts, palette: Palette, width: int) -> list[Line]:
     style = palette.style
     if not facts.verdicts:
-        return [Line([(facts.steady.reason or "nothing found", style("muted"))])]
+        return [Line([(undecided(facts.state) or facts.steady.reason or "nothing found", style("muted"))])]
     lines = []
     for verdict in facts.verdicts:
         lines += wrapped(clean(verdict.text), width, style("good" if verdict.kind in CALM else "warn", bold=True))

@@ -10,6 +10,7 @@ from distmon.core.loss_verdicts import hang_behind
 from distmon.core.measures import forming_round
 from distmon.core.printable import clean
 from distmon.core.state import JobState
+from distmon.core.verdicts import undecided
 from distmon.tui.format import MISSING, clock, compact, duration, fit
 from distmon.tui.glyphs import STATES
 from distmon.tui.theme import Palette
@@ -165,7 +166,7 @@ def _open_end(facts: Facts, palette: Palette) -> Line:
 def _nothing_found(facts: Facts) -> str:
     if facts.state.job.status == "idle":
         return "no job has started yet: J starts one, or distmon run -np 2 -- python train.py"
-    return facts.steady.reason or "nothing holds the job back that distmon can see"
+    return undecided(facts.state) or facts.steady.reason or "nothing holds the job back that distmon can see"
 
 
 def _launching(facts: Facts, palette: Palette) -> Line:
