@@ -5,8 +5,9 @@ of the step. A sequential test per rank (core/sequential.py) adds up evidence fo
 the block's steps, which a single stall does not move, and by the plain mean; with very many ranks by the plain mean alone.
 Lateness in bursts that are blocks apart looks like noise to both: a third test counts who alone held up the steps that took
 clearly longer for it, which in a healthy job are all ranks alike. The alarm level keeps false alarms rare for all ranks together,
-and a rank stays named until the evidence is gone. The same test watches the transfer, what even the last rank waits: it grows
-when a link gets slow and nobody is late.
+and a rank stays named until the evidence is gone, or there is as much of its end. Where ranks are late one after the other, for
+few steps each, none of them is named. The same test watches the transfer, what even the last rank waits: it grows when a link
+gets slow and nobody is late.
 """
 
 from __future__ import annotations
