@@ -1,7 +1,9 @@
-/* What the agent reads at every sample, in machine code: the same as the sensors' own Python, which serves where this was not built.
+/* What the agent reads at every sample, in machine code: the same as the sensors' own Python, which serves where this was not built,
+   and wherever something is not as it nearly always is.
 
    The agent sleeps for a second, and then most of what it costs is code and data that it touches: an object for each column of
-   each file, and the interpreter around them.
+   each file and for each value of the sample, and the interpreter around them. So values become here what they are sent as, the
+   msgpack that msgspec makes of a sample's objects.
 
    Stable ABI of Python 3.11, the first with buffers in it. */
 
@@ -48,6 +50,144 @@ static const char *end_of_line(const char *at, const char *end) {
     return found == NULL ? end : found;
 }
 
+enum { READ_BYTES = 1 << 16, PAGE_BYTES = 4096 };
+
+/* The whole file; -1 where it cannot be read, or does not fit. */
+static Py_ssize_t read_file(long long descriptor, char *text, size_t room) {
+    ssize_t size = descriptor < 0 || descriptor > INT_MAX ? -1 : pread((int)descriptor, text, room, 0);
+    /* The kernel gives some files page by page. */
+    for (ssize_t more = size; size >= PAGE_BYTES && more > 0 && (size_t)size < room; size += more)
+        if ((more = pread((int)descriptor, text + size, room - (size_t)size, size)) < 0)
+            return -1;
+    return size == (ssize_t)room ? -1 : size;
+}
+
+/* ---- msgpack ------------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    uint8_t *bytes;
+    size_t size, room;
+    int failed;
+} Out;
+
+static void put(Out *out, const void *bytes, size_t size) {
+    if (size > out->room - out->size && !out->failed) {
+        size_t room = 2 * (out->room + size) + 1024;
+        uint8_t *moved = PyMem_Realloc(out->bytes, room);
+        if (moved == NULL)
+            out->failed = 1;
+        else
+            out->bytes = moved, out->room = room;
+    }
+    if (!out->failed) {
+        memcpy(out->bytes + out->size, bytes, size);
+        out->size += size;
+    }
+}
+
+/* A byte that says what follows, and a number of so many bytes, the highest first. */
+static void put_number(Out *out, int kind, uint64_t number, int width) {
+    uint8_t bytes[9] = {(uint8_t)kind};
+    for (int i = width; i > 0; i--, number >>= 8)
+        bytes[i] = (uint8_t)number;
+    put(out, bytes, (size_t)width + 1);
+}
+
+static void put_nil(Out *out) { put(out, "\xc0", 1); }
+
+static void put_true(Out *out) { put(out, "\xc3", 1); }
+
+static void put_float(Out *out, double number) {
+    uint64_t bits;
+    memcpy(&bits, &number, sizeof bits);
+    put_number(out, 0xcb, bits, 8);
+}
+
+static void put_unsigned(Out *out, uint64_t number) {
+    if (number < 128)
+        put_number(out, (int)number, 0, 0);
+    else if (number <= UINT8_MAX)
+        put_number(out, 0xcc, number, 1);
+    else if (number <= UINT16_MAX)
+        put_number(out, 0xcd, number, 2);
+    else if (number <= UINT32_MAX)
+        put_number(out, 0xce, number, 4);
+    else
+        put_number(out, 0xcf, number, 8);
+}
+
+static void put_integer(Out *out, int64_t number) {
+    if (number >= 0)
+        put_unsigned(out, (uint64_t)number);
+    else if (number >= -32)
+        put_number(out, (int)number & 0xff, 0, 0);
+    else if (number >= INT8_MIN)
+        put_number(out, 0xd0, (uint64_t)number, 1);
+    else if (number >= INT16_MIN)
+        put_number(out, 0xd1, (uint64_t)number, 2);
+    else if (number >= INT32_MIN)
+        put_number(out, 0xd2, (uint64_t)number, 4);
+    else
+        put_number(out, 0xd3, (uint64_t)number, 8);
+}
+
+/* `few` for less than 16. */
+static void put_count(Out *out, int few, int many, uint64_t count) {
+    if (count < 16)
+        put_number(out, few | (int)count, 0, 0);
+    else if (count <= UINT16_MAX)
+        put_number(out, many, count, 2);
+    else
+        put_number(out, many + 1, count, 4);
+}
+
+static void put_list(Out *out, uint64_t count) { put_count(out, 0x90, 0xdc, count); }
+
+static void put_map(Out *out, uint64_t count) { put_count(out, 0x80, 0xde, count); }
+
+static void put_text(Out *out, const char *text, size_t size) {
+    if (size < 32)
+        put_number(out, 0xa0 | (int)size, 0, 0);
+    else if (size <= UINT8_MAX)
+        put_number(out, 0xd9, size, 1);
+    else
+        put_number(out, size <= UINT16_MAX ? 0xda : 0xdb, size, size <= UINT16_MAX ? 2 : 4);
+    put(out, text, size);
+}
+
+static void put_key(Out *out, const char *name) { put_text(out, name, strlen(name)); }
+
+/* To the nearest of so many decimals in exact arithmetic, as Python rounds; NaN with an error set. */
+static double rounded(double number, int decimals) {
+    char *text = PyOS_double_to_string(number, 'f', decimals, 0, NULL);
+    if (text == NULL)
+        return Py_NAN;
+    number = PyOS_string_to_double(text, NULL, NULL);
+    PyMem_Free(text);
+    return number;
+}
+
+/* What was put, given up here; NULL with an error set. */
+static PyObject *taken(Out *out) {
+    PyObject *bytes = NULL;
+    if (out->failed)
+        PyErr_NoMemory();
+    else if (!PyErr_Occurred())
+        bytes = PyBytes_FromStringAndSize((const char *)out->bytes, (Py_ssize_t)out->size);
+    PyMem_Free(out->bytes);
+    return bytes;
+}
+
+/* (what is known after it, what was put); None where `known` is not, for what is left to Python. */
+static PyObject *told(int known, const void *state, size_t size, Out *out) {
+    if (!known && !PyErr_Occurred()) {
+        PyMem_Free(out->bytes);
+        Py_RETURN_NONE;
+    }
+    PyObject *packed = taken(out);
+    return packed == NULL ? NULL : Py_BuildValue("(y#N)", (const char *)state, (Py_ssize_t)size, packed);
+}
+
 /* ---- /proc/stat ---------------------------------------------------------------------------------------------------- */
 
 enum { MOST_CORES = 8192, ABSENT = -1 };
@@ -80,7 +220,7 @@ static int ticks_of(const char *at, const char *end, Ticks *ticks) {
 /* Fills in a place for all cores and one for each; gives how many places, 0 for none, -1 for a text that is left to Python. */
 static Py_ssize_t parse_cores(const char *at, const char *end, Ticks *found) {
     Py_ssize_t places = 0;
-    while (at < end && strncmp(at, "intr", 4) != 0) {
+    while (at < end) {
         const char *line_end = end_of_line(at, end);
         if (line_end - at > 3 && memcmp(at, "cpu", 3) == 0) {
             Ticks ticks;
@@ -103,46 +243,57 @@ static Py_ssize_t parse_cores(const char *at, const char *end, Ticks *found) {
 }
 
 /* Two decimals, half a hundredth rounded up. The counters of idle time and I/O wait can step back by a tick. */
-static PyObject *busy_percent(const Ticks *before, const Ticks *after) {
+static void put_busy(Out *out, const Ticks *before, const Ticks *after) {
     int64_t idle = after->idle - before->idle, total = after->total - before->total;
     if (before->idle == ABSENT || after->idle == ABSENT || total <= 0)
-        Py_RETURN_NONE;
-    if (idle < 0 || idle > total)
-        return PyFloat_FromDouble(idle < 0 ? 100.0 : 0.0);
-    return PyFloat_FromDouble((double)((20000 * (total - idle) + total) / (2 * total)) / 100.0);
+        put_nil(out);
+    else if (idle < 0 || idle > total)
+        put_float(out, idle < 0 ? 100.0 : 0.0);
+    else
+        put_float(out, (double)((20000 * (total - idle) + total) / (2 * total)) / 100.0);
+}
+
+static Ticks ticks_at(const char *bytes, Py_ssize_t size, Py_ssize_t place) {
+    Ticks ticks = {ABSENT, 0};
+    if (place < size / (Py_ssize_t)sizeof ticks)
+        memcpy(&ticks, bytes + place * (Py_ssize_t)sizeof ticks, sizeof ticks);
+    return ticks;
+}
+
+/* The lines before that of interrupts, which is one of thousands of numbers on a large machine; NULL where not all of them are there. */
+static const char *end_of_cores(const char *text, Py_ssize_t read, size_t room) {
+    const char *end = text + (read > 0 ? read : 0);
+    for (const char *at = text; at < end; at = end_of_line(at, end) + 1)
+        if (end - at > 4 && memcmp(at, "intr", 4) == 0)
+            return at;
+    return read <= 0 || read == (Py_ssize_t)room || read >= PAGE_BYTES ? NULL : end;
 }
 
 static PyObject *core_usage(PyObject *module, PyObject *args) {
-    const char *text, *before_bytes;
-    Py_ssize_t size, before_size;
-    Ticks absent = {ABSENT, 0};
+    static Ticks found[MOST_CORES]; /* for one thread at a time: the interpreter's lock is held */
+    const char *before;
+    char text[READ_BYTES];
+    Py_ssize_t size, places = 0;
+    int descriptor;
+    Out all = {0}, cores = {0};
     (void)module;
-    if (!PyArg_ParseTuple(args, "y#y#", &text, &size, &before_bytes, &before_size))
+    if (!PyArg_ParseTuple(args, "iy#", &descriptor, &before, &size))
         return NULL;
-    Ticks *found = PyMem_Malloc(2 * MOST_CORES * sizeof *found), *before = found + MOST_CORES;
-    if (found == NULL)
-        return PyErr_NoMemory();
-    Py_ssize_t places = parse_cores(text, text + size, found), known = before_size / (Py_ssize_t)sizeof *found;
-    PyObject *usage = NULL, *all = NULL, *cores = NULL;
-    if (places < 0 || known > MOST_CORES) {
-        usage = Py_NewRef(Py_None);
-        goto done;
+    const char *end = end_of_cores(text, descriptor < 0 ? -1 : pread(descriptor, text, sizeof text, 0), sizeof text);
+    if (end == NULL || (places = parse_cores(text, end, found)) <= 0)
+        Py_RETURN_NONE;
+    for (Py_ssize_t place = 0; place < places; place++) {
+        Ticks ticks = ticks_at(before, size, place);
+        put_busy(place == 0 ? &all : &cores, &ticks, &found[place]);
+        if (place == 0)
+            put_list(&cores, (uint64_t)places - 1);
     }
-    memcpy(before, before_bytes, (size_t)known * sizeof *found);
-    all = busy_percent(known > 0 ? &before[0] : &absent, places > 0 ? &found[0] : &absent);
-    cores = PyList_New(places > 0 ? places - 1 : 0);
-    for (Py_ssize_t place = 1; cores != NULL && place < places; place++) {
-        PyObject *percent = busy_percent(place < known ? &before[place] : &absent, &found[place]);
-        if (percent == NULL || PyList_SetItem(cores, place - 1, percent) < 0)
-            Py_CLEAR(cores);
-    }
-    if (all != NULL && cores != NULL)
-        usage = Py_BuildValue("(y#OO)", (const char *)found, places * (Py_ssize_t)sizeof *found, all, cores);
-done:
-    Py_XDECREF(all);
-    Py_XDECREF(cores);
-    PyMem_Free(found);
-    return usage;
+    PyObject *packed_all = taken(&all), *packed_cores = taken(&cores);
+    if (packed_all != NULL && packed_cores != NULL)
+        return Py_BuildValue("(y#NN)", (const char *)found, places * (Py_ssize_t)sizeof *found, packed_all, packed_cores);
+    Py_XDECREF(packed_all);
+    Py_XDECREF(packed_cores);
+    return NULL;
 }
 
 /* ---- /proc/net/dev ------------------------------------------------------------------------------------------------- */
@@ -165,139 +316,252 @@ static int traffic_of(const char *at, const char *end, int64_t *received, int64_
     return 0;
 }
 
-static PyObject *interface_counts(PyObject *module, PyObject *args) {
-    const char *at;
-    Py_ssize_t size;
-    (void)module;
-    if (!PyArg_ParseTuple(args, "y#", &at, &size))
-        return NULL;
-    PyObject *counts = PyDict_New();
-    for (const char *end = at + size; counts != NULL && at < end; at = end_of_line(at, end) + 1) {
-        const char *line_end = end_of_line(at, end), *colon = line_end;
-        int64_t received, sent;
-        while (colon > at && colon[-1] != ':')
-            colon--;
-        int is_line = colon - at > 1 ? traffic_of(colon, line_end, &received, &sent) : 0;
-        if (is_line == 0)
-            continue;
-        const char *name = skip_spaces(at, colon - 1), *name_end = colon - 1;
-        while (name_end > name && is_space(name_end[-1]))
-            name_end--;
-        PyObject *key = is_line < 0 ? NULL : PyUnicode_DecodeUTF8(name, name_end - name, "replace");
-        PyObject *pair = key == NULL ? NULL : Py_BuildValue("(LL)", (long long)received, (long long)sent);
-        if (pair == NULL || PyDict_SetItem(counts, key, pair) < 0)
-            Py_CLEAR(counts);
-        Py_XDECREF(key);
-        Py_XDECREF(pair);
-        if (is_line < 0)
-            Py_RETURN_NONE;
-    }
-    return counts;
-}
-
-/* An object of a kind that is made by keywords, of values in their order, which it takes over; NULL where one is. */
-static PyObject *make(PyObject *kind, PyObject *nothing, const char *const *names, PyObject **values, int count) {
-    PyObject *fields = PyDict_New(), *made = NULL;
-    int whole = fields != NULL;
-    for (int i = 0; i < count; i++)
-        whole = whole && values[i] != NULL && PyDict_SetItemString(fields, names[i], values[i]) == 0;
-    if (whole)
-        made = PyObject_Call(kind, nothing, fields);
-    for (int i = 0; i < count; i++)
-        Py_XDECREF(values[i]);
-    Py_XDECREF(fields);
-    return made;
-}
-
 typedef struct {
-    PyObject *name;
-    int64_t received, sent;
-    int unused;
-} Interface;
+    const char *name;
+    size_t size;
+    int64_t count[3], before[3];
+    int has_before, unused;
+} Device;
+
+enum { TRAFFIC = 2, DISK = 3 };
+
+static int by_name(const void *one, const void *other) {
+    const Device *a = one, *b = other;
+    int order = memcmp(a->name, b->name, a->size < b->size ? a->size : b->size);
+    return order != 0 ? order : (a->size > b->size) - (a->size < b->size);
+}
 
 /* Those that training talks over first, then those that carried most. */
 static int by_traffic(const void *one, const void *other) {
-    const Interface *a = one, *b = other;
-    int64_t carried_a = a->received + a->sent, carried_b = b->received + b->sent;
+    const Device *a = one, *b = other;
+    int64_t carried_a = a->count[0] + a->count[1], carried_b = b->count[0] + b->count[1];
     if (a->unused != b->unused)
         return a->unused - b->unused;
-    return carried_a != carried_b ? (carried_a < carried_b ? 1 : -1) : PyUnicode_Compare(a->name, b->name);
+    return carried_a != carried_b ? (carried_a < carried_b ? 1 : -1) : by_name(one, other);
 }
 
-/* Of a pair of counts as interface_counts gives it: 1, 0 for counts beyond 18 digits, -1 with an error set. */
-static int counts_in(PyObject *pair, int64_t *received, int64_t *sent) {
-    static const int64_t most = 1000000000000000000;
-    int over_received, over_sent;
-    if (!PyTuple_Check(pair) || PyTuple_Size(pair) != 2) {
-        PyErr_SetString(PyExc_TypeError, "not a pair of counts");
-        return -1;
+static int by_place(const void *one, const void *other) {
+    const Device *a = one, *b = other;
+    return (a->name > b->name) - (a->name < b->name);
+}
+
+/* Whether it is a line of `names`, which begins and ends with a line's end. */
+static int is_among(const char *names, size_t size, const Device *device) {
+    for (const char *at = names, *end = names + size; (at = memchr(at, '\n', (size_t)(end - at))) != NULL; at++)
+        if ((size_t)(end - at) > device->size + 1 && at[device->size + 1] == '\n' && memcmp(at + 1, device->name, device->size) == 0)
+            return 1;
+    return 0;
+}
+
+/* Of a line of /proc/net/dev: 1, 0 for one of another form, -1 for one that is left to Python. */
+static int interface_in(const char *at, const char *end, Device *device) {
+    const char *colon = end;
+    while (colon > at && colon[-1] != ':')
+        colon--;
+    if (colon - at < 2)
+        return 0;
+    device->name = skip_spaces(at, colon - 1);
+    const char *name_end = colon - 1;
+    while (name_end > device->name && is_space(name_end[-1]))
+        name_end--;
+    device->size = (size_t)(name_end - device->name);
+    return traffic_of(colon, end, &device->count[0], &device->count[1]);
+}
+
+/* The same of /proc/diskstats: sectors of 512 bytes that were read and written, and milliseconds in which it was busy. */
+static int disk_in(const char *at, const char *end, Device *device) {
+    at = skip_spaces(at, end);
+    for (int column = 0; column < 13; column++, at = skip_spaces(skip_word(at, end), end)) {
+        if (at == end)
+            return 0;
+        if (column == 2) {
+            device->name = at;
+            device->size = (size_t)(skip_word(at, end) - at);
+        } else if (column == 5 || column == 9 || column == 12) {
+            const char *number = at;
+            int64_t found = number_at(&number, end);
+            if (found < 0 && number != at)
+                return -1;
+            if (found < 0 || (number < end && !is_space(*number)))
+                return 0;
+            if (column != 12 && found > INT64_MAX / 512)
+                return -1;
+            device->count[column == 5 ? 0 : column == 9 ? 1 : 2] = column == 12 ? found : 512 * found;
+        }
     }
-    *received = PyLong_AsLongLongAndOverflow(PyTuple_GetItem(pair, 0), &over_received);
-    *sent = PyLong_AsLongLongAndOverflow(PyTuple_GetItem(pair, 1), &over_sent);
-    if (PyErr_Occurred())
-        return -1;
-    return !over_received && !over_sent && *received >= 0 && *sent >= 0 && *received < most && *sent < most;
+    return 1;
 }
 
-static PyObject *per_second(int64_t before, int64_t after, double interval_s) {
-    if (after < before)
-        Py_RETURN_NONE;
-    return PyFloat_FromDouble((double)(after - before) / interval_s);
+/* The devices of a text, in the order of their names; those alone of `wanted`, where that is given. NULL for a text that is left to
+   Python: one with names that are not ASCII, or not each other's only one. Raises no error. */
+static Device *devices_in(const char *text, size_t size, int (*parse)(const char *, const char *, Device *), const char *wanted,
+                          size_t wanted_size, Py_ssize_t *count) {
+    Py_ssize_t lines = 1;
+    for (const char *at = text, *end = text + size; at < end; at++) {
+        lines += *at == '\n';
+        if ((unsigned char)*at >= 128 || *at == '\r')
+            return NULL;
+    }
+    Device *found = PyMem_Calloc((size_t)lines, sizeof *found);
+    *count = 0;
+    for (const char *at = text, *end = text + size; found != NULL && at < end; at = end_of_line(at, end) + 1) {
+        Device *device = &found[*count];
+        int known = parse(at, end_of_line(at, end), device);
+        if (known > 0 && (wanted == NULL || is_among(wanted, wanted_size, device)))
+            ++*count;
+        else if (known < 0) {
+            PyMem_Free(found);
+            return NULL;
+        }
+    }
+    if (found != NULL)
+        qsort(found, (size_t)*count, sizeof *found, by_name);
+    for (Py_ssize_t i = 1; found != NULL && i < *count; i++) {
+        if (by_name(&found[i - 1], &found[i]) == 0) {
+            PyMem_Free(found);
+            return NULL;
+        }
+    }
+    return found;
+}
+
+/* The devices of a text with what they counted in an earlier one; NULL for texts that are left to Python. */
+static Device *devices_since(const char *text, size_t size, const char *earlier, size_t earlier_size,
+                             int (*parse)(const char *, const char *, Device *), const char *wanted, size_t wanted_size,
+                             Py_ssize_t *count) {
+    Py_ssize_t known, at = 0;
+    Device *before = devices_in(earlier, earlier_size, parse, wanted, wanted_size, &known);
+    Device *found = before == NULL ? NULL : devices_in(text, size, parse, wanted, wanted_size, count);
+    for (Py_ssize_t i = 0; found != NULL && i < *count; i++) {
+        while (at < known && by_name(&before[at], &found[i]) < 0)
+            at++;
+        if ((found[i].has_before = at < known && by_name(&before[at], &found[i]) == 0))
+            memcpy(found[i].before, before[at].count, sizeof found[i].before);
+    }
+    PyMem_Free(before);
+    return found;
+}
+
+/* Whether there is a rate: not at the first reading, nor after the counter was reset. */
+static int has_rate(const Device *device, int which, double interval_s) {
+    return device->has_before && interval_s > 0 && device->count[which] >= device->before[which];
+}
+
+static void put_rate(Out *out, const Device *device, int which, double interval_s) {
+    if (has_rate(device, which, interval_s))
+        put_float(out, (double)(device->count[which] - device->before[which]) / interval_s);
+    else
+        put_nil(out);
 }
 
 static PyObject *network_rates(PyObject *module, PyObject *args) {
-    static const char *const names[] = {"name", "received_bytes_per_s", "sent_bytes_per_s", "used_by_training"};
-    PyObject *kind, *after, *before, *used, *name, *pair, *rates = NULL, *nothing = PyTuple_New(0);
+    const char *before, *used;
+    char text[READ_BYTES];
+    Py_ssize_t before_size, used_size, most, count, wanted = 0;
+    int descriptor;
     double interval_s;
-    Py_ssize_t most, count = 0, at = 0;
-    int known = 1;
+    Out out = {0};
     (void)module;
-    if (nothing == NULL || !PyArg_ParseTuple(args, "OO!O!dOn", &kind, &PyDict_Type, &after, &PyDict_Type, &before, &interval_s, &used,
-                                             &most)) {
-        Py_XDECREF(nothing);
+    if (!PyArg_ParseTuple(args, "iy#dy#n", &descriptor, &before, &before_size, &interval_s, &used, &used_size, &most))
         return NULL;
+    Py_ssize_t size = read_file(descriptor, text, sizeof text);
+    if (size < 0)
+        Py_RETURN_NONE;
+    Device *found = devices_since(text, (size_t)size, before, (size_t)before_size, interface_in, NULL, 0, &count);
+    for (Py_ssize_t i = 0; found != NULL && i < count; i++) {
+        found[i].unused = !is_among(used, (size_t)used_size, &found[i]);
+        /* Hosts with containers have hundreds; those that never carried a byte tell nothing. */
+        if (!found[i].unused || found[i].count[0] > 0 || found[i].count[1] > 0)
+            found[wanted++] = found[i];
     }
-    Interface *found = PyMem_Malloc((size_t)(PyDict_Size(after) + 1) * sizeof *found);
-    if (found == NULL) {
-        Py_DECREF(nothing);
-        return PyErr_NoMemory();
+    if (found != NULL) {
+        qsort(found, (size_t)wanted, sizeof *found, by_traffic);
+        wanted = wanted < most ? wanted : most;
+        put_list(&out, (uint64_t)wanted);
     }
-    while (known > 0 && PyDict_Next(after, &at, &name, &pair)) {
-        Interface interface = {name, 0, 0, 0};
-        int is_used = PySet_Contains(used, name);
-        known = is_used < 0 ? -1 : counts_in(pair, &interface.received, &interface.sent);
-        interface.unused = !is_used;
-        if (is_used || interface.received > 0 || interface.sent > 0)
-            found[count++] = interface;
-    }
-    if (known > 0) {
-        qsort(found, (size_t)count, sizeof *found, by_traffic);
-        rates = PyList_New(0);
-    }
-    for (Py_ssize_t i = 0; rates != NULL && known > 0 && i < count && i < most; i++) {
-        int64_t received, sent;
-        pair = PyDict_GetItemWithError(before, found[i].name);
-        int has_rate = pair != NULL && interval_s > 0;
-        if (pair != NULL)
-            known = counts_in(pair, &received, &sent);
-        if (known <= 0 || PyErr_Occurred())
-            break;
-        PyObject *values[] = {
-            Py_NewRef(found[i].name),
-            has_rate ? per_second(received, found[i].received, interval_s) : Py_NewRef(Py_None),
-            has_rate ? per_second(sent, found[i].sent, interval_s) : Py_NewRef(Py_None),
-            PyBool_FromLong(!found[i].unused),
-        };
-        PyObject *made = make(kind, nothing, names, values, 4);
-        if (made == NULL || PyList_Append(rates, made) < 0)
-            known = -1;
-        Py_XDECREF(made);
+    for (Py_ssize_t i = 0; found != NULL && i < wanted; i++) {
+        put_map(&out, found[i].unused ? 3 : 4);
+        put_key(&out, "name");
+        put_text(&out, found[i].name, found[i].size);
+        put_key(&out, "received_bytes_per_s");
+        put_rate(&out, &found[i], 0, interval_s);
+        put_key(&out, "sent_bytes_per_s");
+        put_rate(&out, &found[i], 1, interval_s);
+        if (!found[i].unused) {
+            put_key(&out, "used_by_training");
+            put_true(&out);
+        }
     }
     PyMem_Free(found);
-    Py_DECREF(nothing);
-    if (known <= 0 || PyErr_Occurred())
-        Py_CLEAR(rates);
-    return rates == NULL && !PyErr_Occurred() ? Py_NewRef(Py_None) : rates;
+    return told(found != NULL && wanted > 0, text, (size_t)size, &out);
+}
+
+static PyObject *disk_rates(PyObject *module, PyObject *args) {
+    const char *before, *wanted;
+    char text[READ_BYTES];
+    Py_ssize_t before_size, wanted_size, count;
+    int descriptor;
+    double interval_s;
+    Out out = {0};
+    (void)module;
+    if (!PyArg_ParseTuple(args, "iy#dy#", &descriptor, &before, &before_size, &interval_s, &wanted, &wanted_size))
+        return NULL;
+    Py_ssize_t size = read_file(descriptor, text, sizeof text);
+    if (size < 0)
+        Py_RETURN_NONE;
+    Device *found = devices_since(text, (size_t)size, before, (size_t)before_size, disk_in, wanted, (size_t)wanted_size, &count);
+    if (found != NULL) {
+        qsort(found, (size_t)count, sizeof *found, by_place);
+        put_list(&out, (uint64_t)count);
+    }
+    for (Py_ssize_t i = 0; found != NULL && i < count; i++) {
+        int has_busy = has_rate(&found[i], 2, interval_s);
+        put_map(&out, has_busy ? 4 : 3);
+        put_key(&out, "name");
+        put_text(&out, found[i].name, found[i].size);
+        put_key(&out, "read_bytes_per_s");
+        put_rate(&out, &found[i], 0, interval_s);
+        put_key(&out, "written_bytes_per_s");
+        put_rate(&out, &found[i], 1, interval_s);
+        if (has_busy) {
+            double percent = (double)(found[i].count[2] - found[i].before[2]) / interval_s / 10;
+            put_key(&out, "busy_percent");
+            put_float(&out, rounded(percent < 100.0 ? percent : 100.0, 2));
+        }
+    }
+    PyMem_Free(found);
+    return told(found != NULL && count > 0, text, (size_t)size, &out);
+}
+
+/* ---- /proc/meminfo ------------------------------------------------------------------------------------------------- */
+
+/* The kilobytes of a line that begins so, in bytes; -1 where there is no such line. */
+static int64_t bytes_of(const char *text, const char *end, const char *name) {
+    size_t size = strlen(name);
+    for (const char *at = text; at < end; at = end_of_line(at, end) + 1) {
+        if ((size_t)(end - at) > size && memcmp(at, name, size) == 0) {
+            at = skip_spaces(at + size, end);
+            int64_t found = number_at(&at, end);
+            return found < 0 || found > INT64_MAX / 1024 || (at < end && !is_space(*at)) ? -1 : 1024 * found;
+        }
+    }
+    return -1;
+}
+
+static PyObject *memory_bytes(PyObject *module, PyObject *given) {
+    static const char *const names[] = {"MemTotal:", "MemAvailable:", "SwapTotal:", "SwapFree:"};
+    char text[READ_BYTES];
+    int64_t found[4];
+    long descriptor = PyLong_AsLong(given);
+    (void)module;
+    if (PyErr_Occurred())
+        return NULL;
+    Py_ssize_t size = read_file(descriptor, text, sizeof text);
+    for (int i = 0; i < 4; i++)
+        if (size < 0 || (found[i] = bytes_of(text, text + size, names[i])) < 0)
+            Py_RETURN_NONE;
+    return Py_BuildValue("(LLLL)", (long long)(found[0] - found[1]), (long long)found[0], (long long)(found[2] - found[3]),
+                         (long long)found[2]);
 }
 
 /* ---- Many files in one call ---------------------------------------------------------------------------------------- */
@@ -365,10 +629,10 @@ static int counts_of_process(const char *at, const char *end, int64_t counts[3])
 }
 
 /* Of /proc/PID/schedstat: nanoseconds waited for a core; -1 where it does not say, as where it has no time on one. */
-static long long run_queue_wait(int descriptor) {
+static long long run_queue_wait(long long descriptor) {
     char text[128];
-    ssize_t size = descriptor < 0 ? -1 : pread(descriptor, text, sizeof text, 0);
-    if (size <= 0 || size == (ssize_t)sizeof text)
+    Py_ssize_t size = read_file(descriptor, text, sizeof text);
+    if (size <= 0)
         return -1;
     const char *at = text, *end = text + size;
     int64_t ran = number_at(&at, end);
@@ -376,63 +640,169 @@ static long long run_queue_wait(int descriptor) {
     return ran > 0 ? number_at(&at, end) : -1;
 }
 
-/* As Python rounds: to the nearest of two decimals in exact arithmetic. */
-static PyObject *rounded(double number) {
-    char *text = PyOS_double_to_string(number, 'f', 2, 0, NULL);
-    if (text == NULL)
-        return NULL;
-    number = PyOS_string_to_double(text, NULL, NULL);
-    PyMem_Free(text);
-    return PyErr_Occurred() ? NULL : PyFloat_FromDouble(number);
+/* What a file of one number holds; -1 for anything else. */
+static int64_t number_in_file(long long descriptor) {
+    char text[64];
+    Py_ssize_t size = read_file(descriptor, text, sizeof text);
+    if (size <= 0)
+        return -1;
+    const char *at = skip_spaces(text, text + size);
+    int64_t number = number_at(&at, text + size);
+    return skip_spaces(at, text + size) == text + size ? number : -1;
 }
 
-/* Of (descriptor, pid, rank, ticks, ns, descriptor of its waits, wait) of each process, the numbers as they were at its last reading:
-   the reading, the ticks and the wait now; None for one that has to be read by itself. */
-static PyObject *process_readings(PyObject *module, PyObject *args) {
-    static const char *const names[] = {"pid", "rank", "cpu_percent", "memory_bytes", "threads", "run_queue_wait_percent"};
-    PyObject *kind, *processes, *found = NULL, *nothing = PyTuple_New(0);
-    long long now_ns, ticks_per_s, page_bytes;
-    char text[4096];
-    (void)module;
-    if (nothing == NULL ||
-        !PyArg_ParseTuple(args, "OO!LLL", &kind, &PyList_Type, &processes, &now_ns, &ticks_per_s, &page_bytes))
-        goto done;
-    Py_ssize_t count = PyList_Size(processes);
-    found = PyList_New(count);
-    for (Py_ssize_t i = 0; found != NULL && i < count; i++) {
-        int descriptor, waits;
-        PyObject *pid, *rank, *item = NULL;
-        long long ticks_before, before_ns, waited_before;
-        int64_t counts[3];
-        if (!PyArg_ParseTuple(PyList_GetItem(processes, i), "iOOLLiL", &descriptor, &pid, &rank, &ticks_before, &before_ns, &waits,
-                              &waited_before)) {
-            Py_CLEAR(found);
-            break;
-        }
-        ssize_t size = descriptor < 0 ? -1 : pread(descriptor, text, sizeof text, 0);
-        /* What fills it may go on. */
-        if (size > 0 && size < (ssize_t)sizeof text && now_ns > before_ns && counts_of_process(text, text + size, counts)) {
-            long long elapsed_ns = now_ns - before_ns, waited = run_queue_wait(waits), wait_ns = waited - waited_before;
-            double percent = 100e9 * (double)(counts[0] - ticks_before) / (double)ticks_per_s / (double)elapsed_ns;
-            wait_ns = wait_ns < 0 ? 0 : wait_ns > elapsed_ns ? elapsed_ns : wait_ns;
-            PyObject *values[] = {
-                Py_NewRef(pid),
-                Py_NewRef(rank),
-                rounded(percent > 0.0 ? percent : 0.0),
-                PyLong_FromLongLong((long long)counts[2] * page_bytes),
-                PyLong_FromLongLong((long long)counts[1]),
-                waited < 0 || waited_before < 0 ? Py_NewRef(Py_None)
-                                                : PyFloat_FromDouble((double)((1000 * wait_ns + elapsed_ns / 2) / elapsed_ns) / 10),
-            };
-            PyObject *made = make(kind, nothing, names, values, 6);
-            item = made == NULL ? NULL : Py_BuildValue("(NLL)", made, (long long)counts[0], waited);
-        }
-        if (PyErr_Occurred() || PyList_SetItem(found, i, item == NULL ? Py_NewRef(Py_None) : item) < 0)
-            Py_CLEAR(found);
+/* As the sensors keep it between two samples: bytes of so many 64-bit integers for each. A copy, NULL with an error set, or where it
+   is not that. */
+static int64_t *kept_numbers(const char *bytes, Py_ssize_t size, Py_ssize_t count, Py_ssize_t width) {
+    if (size != count * width * (Py_ssize_t)sizeof(int64_t)) {
+        PyErr_SetString(PyExc_ValueError, "not as many numbers as there should be");
+        return NULL;
     }
-done:
-    Py_XDECREF(nothing);
-    return found;
+    int64_t *numbers = PyMem_Malloc((size_t)size + 1);
+    if (numbers == NULL)
+        PyErr_NoMemory();
+    else
+        memcpy(numbers, bytes, (size_t)size);
+    return numbers;
+}
+
+/* Of each port its descriptors, and counts of words at the last reading, and what comes before and after its rates in msgpack. */
+static PyObject *port_rates(PyObject *module, PyObject *args) {
+    enum { RECEIVED, SENT, RECEIVED_BEFORE, SENT_BEFORE, WIDTH };
+    const char *given, *head, *tail;
+    PyObject *frames;
+    Py_ssize_t size, head_size, tail_size;
+    double interval_s;
+    Out out = {0};
+    int known = 1;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "y#O!d", &given, &size, &PyList_Type, &frames, &interval_s))
+        return NULL;
+    Py_ssize_t count = PyList_Size(frames);
+    int64_t *ports = kept_numbers(given, size, count, WIDTH);
+    if (ports == NULL)
+        return NULL;
+    put_list(&out, (uint64_t)count);
+    for (Py_ssize_t i = 0; i < count && known; i++) {
+        int64_t *port = ports + i * WIDTH;
+        if (!PyArg_ParseTuple(PyList_GetItem(frames, i), "y#y#", &head, &head_size, &tail, &tail_size))
+            break;
+        put(&out, head, (size_t)head_size);
+        for (int way = RECEIVED; way <= SENT && known; way++) {
+            int64_t now = number_in_file(port[way]), before = port[way + 2];
+            known = now >= 0 && now != UINT32_MAX && before >= 0 && now >= before && interval_s > 0;
+            if (way == SENT)
+                put_key(&out, "sent_bytes_per_s");
+            put_float(&out, (double)(now - before) / interval_s * 4);
+            port[way + 2] = now;
+        }
+        put(&out, tail, (size_t)tail_size);
+    }
+    PyObject *answer = told(known, ports, (size_t)size, &out);
+    PyMem_Free(ports);
+    return answer;
+}
+
+/* Of each zone its descriptor, microjoules and time at the last reading, the number at which it starts over (-1: unknown) and whether it
+   always draws something; and what comes before its watts, and after its joules, in msgpack. */
+static PyObject *rail_readings(PyObject *module, PyObject *args) {
+    enum { FILE_, BEFORE, BEFORE_NS, RANGE, WHOLE, WIDTH };
+    const char *given, *head, *tail;
+    PyObject *frames;
+    Py_ssize_t size, head_size, tail_size;
+    long long now_ns;
+    double most_watts;
+    Out out = {0};
+    int known = 1;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "y#O!Ld", &given, &size, &PyList_Type, &frames, &now_ns, &most_watts))
+        return NULL;
+    Py_ssize_t count = PyList_Size(frames);
+    int64_t *zones = kept_numbers(given, size, count, WIDTH);
+    if (zones == NULL)
+        return NULL;
+    put_list(&out, (uint64_t)count);
+    for (Py_ssize_t i = 0; i < count && known; i++) {
+        int64_t *zone = zones + i * WIDTH, now = number_in_file(zone[FILE_]), used = now - zone[BEFORE];
+        long long elapsed_ns = now_ns - zone[BEFORE_NS];
+        double most = (double)elapsed_ns / 1e9 * most_watts * 1e6, joules = (double)used / 1e6;
+        if (!PyArg_ParseTuple(PyList_GetItem(frames, i), "y#y#", &head, &head_size, &tail, &tail_size))
+            break;
+        known = now >= 0 && zone[BEFORE] >= 0 && elapsed_ns > 0 && used >= (zone[WHOLE] ? 1 : 0) && (double)used <= most &&
+                (zone[RANGE] < 0 || most < (double)zone[RANGE]);
+        if (!known)
+            break;
+        put(&out, head, (size_t)head_size);
+        put_float(&out, rounded(joules * 1e9 / (double)elapsed_ns, 3));
+        put_key(&out, "source");
+        put_key(&out, "rapl");
+        put_key(&out, "energy_j");
+        put_float(&out, joules);
+        put(&out, tail, (size_t)tail_size);
+        zone[BEFORE] = now;
+        zone[BEFORE_NS] = now_ns;
+    }
+    PyObject *answer = told(known, zones, (size_t)size, &out);
+    PyMem_Free(zones);
+    return answer;
+}
+
+/* Of each process its pid, its rank (-1: unknown), the descriptors of /proc/PID/stat and schedstat, and ticks, time and wait at the last
+   reading. */
+static PyObject *process_readings(PyObject *module, PyObject *args) {
+    enum { PID, RANK, STAT, QUEUE, TICKS, AT_NS, WAITED, WIDTH };
+    const char *given;
+    char text[PAGE_BYTES];
+    Py_ssize_t size;
+    long long now_ns, ticks_per_s, page_bytes;
+    int64_t counts[3];
+    Out out = {0};
+    int known = 1;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "y#LLL", &given, &size, &now_ns, &ticks_per_s, &page_bytes))
+        return NULL;
+    Py_ssize_t count = size / (WIDTH * (Py_ssize_t)sizeof(int64_t));
+    int64_t *processes = kept_numbers(given, size, count, WIDTH);
+    if (processes == NULL)
+        return NULL;
+    put_list(&out, (uint64_t)count);
+    for (Py_ssize_t i = 0; i < count && known; i++) {
+        int64_t *process = processes + i * WIDTH;
+        Py_ssize_t read = read_file(process[STAT], text, sizeof text);
+        long long elapsed_ns = now_ns - process[AT_NS];
+        known = read > 0 && elapsed_ns > 0 && process[TICKS] >= 0 && counts_of_process(text, text + read, counts) &&
+                counts[2] <= INT64_MAX / page_bytes;
+        if (!known)
+            break;
+        long long waited = run_queue_wait(process[QUEUE]), wait_ns = waited - process[WAITED];
+        int has_wait = waited >= 0 && process[WAITED] >= 0;
+        double percent = 100e9 * (double)(counts[0] - process[TICKS]) / (double)ticks_per_s / (double)elapsed_ns;
+        put_map(&out, has_wait ? 6 : 5);
+        put_key(&out, "pid");
+        put_integer(&out, process[PID]);
+        put_key(&out, "rank");
+        if (process[RANK] < 0)
+            put_nil(&out);
+        else
+            put_integer(&out, process[RANK]);
+        put_key(&out, "cpu_percent");
+        put_float(&out, rounded(percent > 0.0 ? percent : 0.0, 2));
+        put_key(&out, "memory_bytes");
+        put_integer(&out, counts[2] * page_bytes);
+        put_key(&out, "threads");
+        put_integer(&out, counts[1]);
+        if (has_wait) {
+            wait_ns = wait_ns < 0 ? 0 : wait_ns > elapsed_ns ? elapsed_ns : wait_ns;
+            put_key(&out, "run_queue_wait_percent");
+            put_float(&out, (double)((1000 * wait_ns + elapsed_ns / 2) / elapsed_ns) / 10);
+        }
+        process[TICKS] = counts[0];
+        process[AT_NS] = now_ns;
+        process[WAITED] = waited;
+    }
+    PyObject *answer = told(known, processes, (size_t)size, &out);
+    PyMem_Free(processes);
+    return answer;
 }
 
 /* ---- Steps of several workers -------------------------------------------------------------------------------------- */
@@ -608,7 +978,7 @@ typedef struct {
     Py_ssize_t jobs, at, only;
     Job *job;
     Question *questions;
-    Answer *answers;
+    Answer *answers, *heard;
 } Work;
 
 enum { NONE = -1 };
@@ -621,6 +991,7 @@ static void free_work(Work *work) {
     free(work->job);
     free(work->questions);
     free(work->answers);
+    free(work->heard);
     free(work);
 }
 
@@ -644,7 +1015,7 @@ static void run_caller(void *argument) {
 typedef struct {
     PyObject_HEAD
     Work *work;
-    int owing;
+    int owing, told;
 } Caller;
 
 static int Caller_init(Caller *self, PyObject *args, PyObject *kwargs) {
@@ -687,11 +1058,13 @@ static int make_room(Work *work, Py_ssize_t jobs, Py_ssize_t questions) {
     free(work->job);
     free(work->questions);
     free(work->answers);
+    free(work->heard);
     work->jobs = 0;
     work->job = calloc((size_t)jobs + 1, sizeof *work->job);
     work->questions = calloc((size_t)questions + 1, sizeof *work->questions);
     work->answers = calloc((size_t)questions + 1, sizeof *work->answers);
-    if (work->job == NULL || work->questions == NULL || work->answers == NULL)
+    work->heard = calloc((size_t)questions + 1, sizeof *work->heard);
+    if (work->job == NULL || work->questions == NULL || work->answers == NULL || work->heard == NULL)
         return PyErr_NoMemory(), -1;
     return 0;
 }
@@ -729,29 +1102,195 @@ static PyObject *Caller_ask(Caller *self, PyObject *given) {
     Py_RETURN_NONE;
 }
 
-static PyObject *Caller_wait(Caller *self, PyObject *args) {
+static PyObject *Caller_again(Caller *self, PyObject *unused) {
+    (void)unused;
+    if (self->owing) {
+        PyErr_SetString(PyExc_RuntimeError, "the last answers have not been taken");
+        return NULL;
+    }
+    self->work->only = NONE;
+    self->owing = 1;
+    PyThread_release_lock(self->work->wanted);
+    Py_RETURN_NONE;
+}
+
+/* Whether all answers are there within so many seconds. */
+static int are_there(Work *work, double timeout_s) {
+    PyLockStatus status;
+    Py_BEGIN_ALLOW_THREADS
+    status = PyThread_acquire_lock_timed(work->done, timeout_s > 0 ? (long long)(1e6 * timeout_s) : 0, 0);
+    Py_END_ALLOW_THREADS
+    return status == PY_LOCK_ACQUIRED;
+}
+
+/* The answers to all questions are taken, and kept as those of last time. */
+static void hear_all(Caller *self) {
     Work *work = self->work;
+    Py_ssize_t last = work->jobs - 1, count = last < 0 ? 0 : work->job[last].begin + work->job[last].count;
+    memcpy(work->heard, work->answers, (size_t)count * sizeof *work->heard);
+    self->owing = self->told = 0;
+}
+
+static PyObject *answers_in(const Work *work, const Answer *answers) {
+    PyObject *found = PyList_New(work->jobs);
+    for (Py_ssize_t i = 0; found != NULL && i < work->jobs; i++) {
+        Job job = work->job[i];
+        PyObject *packed = PyBytes_FromStringAndSize((const char *)(answers + job.begin), job.count * (Py_ssize_t)sizeof(Answer));
+        if (packed == NULL || PyList_SetItem(found, i, packed) < 0)
+            Py_CLEAR(found);
+    }
+    return found;
+}
+
+static PyObject *Caller_wait(Caller *self, PyObject *args) {
     double timeout_s;
-    PyLockStatus status = PY_LOCK_ACQUIRED;
     if (!PyArg_ParseTuple(args, "d", &timeout_s))
         return NULL;
     if (!self->owing)
         return PyList_New(0);
-    Py_BEGIN_ALLOW_THREADS
-    status = PyThread_acquire_lock_timed(work->done, timeout_s > 0 ? (long long)(1e6 * timeout_s) : 0, 0);
-    Py_END_ALLOW_THREADS
-    if (status != PY_LOCK_ACQUIRED)
+    if (!self->told && !are_there(self->work, timeout_s))
         Py_RETURN_NONE;
-    self->owing = 0;
-    PyObject *found = PyList_New(work->jobs);
-    for (Py_ssize_t i = 0; found != NULL && i < work->jobs; i++) {
-        Job job = work->job[i];
-        PyObject *answers =
-            PyBytes_FromStringAndSize((const char *)(work->answers + job.begin), job.count * (Py_ssize_t)sizeof(Answer));
-        if (answers == NULL || PyList_SetItem(found, i, answers) < 0)
-            Py_CLEAR(found);
+    hear_all(self);
+    return answers_in(self->work, self->work->answers);
+}
+
+static PyObject *Caller_heard(Caller *self, PyObject *unused) {
+    (void)unused;
+    return answers_in(self->work, self->work->heard);
+}
+
+/* A number of an answer, as a program names it: which answer, at which byte, its letter in Python's struct, what is made of it. */
+typedef struct {
+    uint8_t answer, offset, letter, make;
+} Named;
+
+/* 1, or 0 for one that is not in the answers, or larger than what Python's floats and msgpack's integers agree on. */
+static int number_named(const Answer *answers, Py_ssize_t count, Named named, int64_t *number) {
+    uint64_t wide;
+    uint32_t narrow;
+    if (named.answer >= count || named.offset > ANSWER_BYTES - 8)
+        return 0;
+    const char *at = answers[named.answer].bytes + named.offset;
+    memcpy(&wide, at, sizeof wide);
+    memcpy(&narrow, at, sizeof narrow);
+    *number = named.letter == 'Q' ? (int64_t)wide : named.letter == 'I' ? (int64_t)narrow : (int64_t)(int32_t)narrow;
+    return named.letter != 'Q' || wide <= INT64_MAX;
+}
+
+/* What answers say now, and said at the last time: in msgpack, 1; 0 where something is not as the program takes it to be. */
+static int put_told(Out *out, const Answer *now, const Answer *before, Py_ssize_t count, Named named) {
+    int64_t number, earlier;
+    if (!number_named(now, count, named, &number))
+        return 0;
+    switch (named.make) {
+    case 'f':
+        put_float(out, (double)number);
+        return 1;
+    case 'm':
+        put_float(out, (double)number / 1000);
+        return 1;
+    case 'b':
+        return number <= 1;
+    case 'd': /* in thousandths, since the last time */
+        if (!number_named(before, count, named, &earlier) || number < earlier)
+            return 0;
+        put_float(out, (double)(number - earlier) / 1000);
+        return 1;
+    default:
+        put_integer(out, number);
+        return 1;
     }
-    return found;
+}
+
+/* One device by its program (nvidia_packed.py): a time, and parts that begin with what they are. 1, 0 as put_told, -1 for a program that
+   is none. */
+static int put_device(Out *out, const char *program, Py_ssize_t size, const Answer *now, const Answer *before, Py_ssize_t count,
+                      int64_t now_ns) {
+    enum { LITERAL = 'l', VALUE = 'v', AGE = 'a', NOT_ALL_THE_TIME = 'n', SETTLED = 's' };
+    const char *at = program, *end = program + size;
+    int64_t taken_ns, use, power, energy;
+    uint16_t length;
+    double age_s = -1;
+    Named named[3];
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (now[i].code != 0)
+            return 0;
+    if (end - at < (Py_ssize_t)sizeof taken_ns)
+        return -1;
+    memcpy(&taken_ns, at, sizeof taken_ns);
+    for (at += sizeof taken_ns; at < end;) {
+        int part = *at++;
+        size_t follows = part == LITERAL ? sizeof length : part == AGE ? 0 : (part == SETTLED ? 3 : 1) * sizeof *named;
+        if ((size_t)(end - at) < follows)
+            return -1;
+        memcpy(part == LITERAL ? (void *)&length : (void *)named, at, follows);
+        at += follows;
+        switch (part) {
+        case LITERAL:
+            if (end - at < length)
+                return -1;
+            put(out, at, length);
+            at += length;
+            break;
+        case VALUE:
+            if (!put_told(out, now, before, count, named[0]))
+                return 0;
+            break;
+        case AGE:
+            put_float(out, age_s = age_s >= 0 ? age_s : rounded((double)(now_ns - taken_ns) / 1e9, 3));
+            break;
+        case NOT_ALL_THE_TIME:
+            if (!number_named(now, count, named[0], &use) || use == 100)
+                return 0;
+            break;
+        case SETTLED:
+            if (!number_named(now, count, named[0], &use) || !number_named(now, count, named[1], &power) ||
+                !number_named(now, count, named[2], &energy))
+                return 0;
+            if (use != 0 && power != 0 && (double)energy < 1000 * ((double)power / 1000) * 3.0)
+                return 0;
+            break;
+        default:
+            return -1;
+        }
+    }
+    return 1;
+}
+
+static PyObject *Caller_packed(Caller *self, PyObject *args) {
+    Work *work = self->work;
+    double timeout_s;
+    long long now_ns;
+    PyObject *programs;
+    Py_ssize_t size;
+    Out out = {0};
+    int known = 1;
+    if (!PyArg_ParseTuple(args, "dO!L", &timeout_s, &PyList_Type, &programs, &now_ns))
+        return NULL;
+    if (!self->owing || self->told || PyList_Size(programs) != work->jobs) {
+        PyErr_SetString(PyExc_RuntimeError, "nothing was asked, or not of as many");
+        return NULL;
+    }
+    if (!are_there(work, timeout_s))
+        Py_RETURN_NONE;
+    self->told = 1;
+    put_list(&out, (uint64_t)work->jobs);
+    for (Py_ssize_t i = 0; i < work->jobs && known > 0; i++) {
+        Job job = work->job[i];
+        char *bytes;
+        if (PyBytes_AsStringAndSize(PyList_GetItem(programs, i), &bytes, &size) < 0)
+            break;
+        known = put_device(&out, bytes, size, work->answers + job.begin, work->heard + job.begin, job.count, now_ns);
+    }
+    if (known < 0)
+        PyErr_SetString(PyExc_ValueError, "not a program");
+    if (known > 0 && !PyErr_Occurred())
+        hear_all(self);
+    if (known == 0 && !PyErr_Occurred()) {
+        PyMem_Free(out.bytes);
+        Py_RETURN_NONE;
+    }
+    return taken(&out);
 }
 
 static PyObject *Caller_at(Caller *self, PyObject *unused) {
@@ -769,6 +1308,10 @@ static PyObject *Caller_keep(Caller *self, PyObject *args) {
 
 static PyMethodDef Caller_methods[] = {
     {"ask", (PyCFunction)Caller_ask, METH_O, "Begins to ask: (device, questions) of each, as for ask_driver."},
+    {"again", (PyCFunction)Caller_again, METH_NOARGS, "Begins to ask the same once more."},
+    {"packed", (PyCFunction)Caller_packed, METH_VARARGS,
+     "What all answers make of a program for each device, in msgpack; None where they are for `wait`."},
+    {"heard", (PyCFunction)Caller_heard, METH_NOARGS, "The answers to each that were taken last."},
     {"wait", (PyCFunction)Caller_wait, METH_VARARGS, "The answers to each; None where they are not all there in so many seconds."},
     {"at", (PyCFunction)Caller_at, METH_NOARGS, "The place of the device that is asked now; -1 for none."},
     {"keep", (PyCFunction)Caller_keep, METH_VARARGS, "Lets it ask that one alone of what is left."},
@@ -787,11 +1330,14 @@ static PyType_Slot Caller_slots[] = {
 static PyType_Spec Caller_spec = {"_native.Caller", sizeof(Caller), 0, Py_TPFLAGS_DEFAULT, Caller_slots};
 
 static PyMethodDef functions[] = {
-    {"core_usage", core_usage, METH_VARARGS, "Of /proc/stat and what the last call gave: that, the node's percentage, the cores'."},
-    {"interface_counts", interface_counts, METH_VARARGS, "Of /proc/net/dev: interface -> bytes received and sent."},
+    {"core_usage", core_usage, METH_VARARGS, "Of /proc/stat and what the last call gave: that, use of the node, of its cores."},
+    {"network_rates", network_rates, METH_VARARGS, "Of /proc/net/dev and its last text: its text, the interfaces; see network.py."},
+    {"disk_rates", disk_rates, METH_VARARGS, "Of /proc/diskstats and its last text: its text, the disks; see disks.py."},
+    {"memory_bytes", memory_bytes, METH_O, "Of /proc/meminfo: memory used and in all, swap used and in all."},
     {"whole_numbers", whole_numbers, METH_O, "The number that each of the open files holds."},
-    {"network_rates", network_rates, METH_VARARGS, "Readings of interfaces from their counts now and before; see network.py."},
-    {"process_readings", process_readings, METH_VARARGS, "Readings of processes from their open files; see processes.py."},
+    {"port_rates", port_rates, METH_VARARGS, "Of InfiniBand ports and their last counts: their counts, the ports; see infiniband.py."},
+    {"rail_readings", rail_readings, METH_VARARGS, "Of RAPL's zones and their last counts: their counts, the rails; see power.py."},
+    {"process_readings", process_readings, METH_VARARGS, "Of processes as last read: as read now, the readings; see processes.py."},
     {"join_steps", join_steps, METH_O, "The columns of workers as one; see step_rows.py."},
     {"values_told", values_told, METH_VARARGS, "What answers say by name; None where one is a refusal, or more than numbers."},
     {"ask_driver", ask_driver, METH_VARARGS, "Calls C functions one after another, without Python's lock; their codes and answers."},

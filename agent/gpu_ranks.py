@@ -46,6 +46,8 @@ class GpuRanks:
         self._users: dict[str, GpuUser] = {}
         self._own_pids: dict[int, int | None] = {}
         """The driver's pid -> the pid that the process has in its own namespace."""
+        self.changed = True
+        """Whether who uses what has changed since `assign`."""
         self._key: object = None
         self._shown: list[_Shown] = []
         """On each GPU, in their order, at the last time that it was thought about."""
@@ -54,15 +56,16 @@ class GpuRanks:
     def watch(self, worker: str, user: GpuUser) -> None:
         """This worker has this rank from now on."""
         self._users[worker] = user
-        self._key = None
+        self._key, self.changed = None, True
 
     def forget(self, worker: str) -> None:
         """The worker is gone."""
         if self._users.pop(worker, None) is not None:
-            self._key = None
+            self._key, self.changed = None, True
 
     def assign(self, gpus: list[GpuReading]) -> list[GpuReading]:
         """The same readings with the ranks on them. Thinks anew only when GPUs, processes or ranks have changed."""
+        self.changed = False
         if not self._users:
             return gpus
         key = [(g.uuid, g.index, g.instance, [process.pid for process in g.processes] if g.processes else None) for g in gpus]

@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
+from msgspec import Raw
+
 from distmon.agent.grid import next_on_grid
 from distmon.agent.identity import gpu_names, host_name, new_boot, node_joined, node_name
 from distmon.agent.intake import Intake, marked_anchor_ns
@@ -62,7 +64,7 @@ class Agent:
         self._refusals_told = 0
         self._tell_refusals_after = 0.0
         self.publisher = Publisher(self.node, self.boot, listen, store=journal, clock=self.clock.now, gate=gate, group=group)
-        self.sampler = Sampler(self.node, roots)
+        self.sampler = Sampler(self.node, roots, packed=True)
         self.intake = Intake(self.node, self.clock, self.sampler, self.publisher, rings, steps_hz, mark)
         self._interval_s = 1 / rate_hz
         self._stop_reason = ""
@@ -112,7 +114,8 @@ class Agent:
         if stepped is not None:
             self.publisher.publish(NODE_STREAM, stepped)
         sample = self.sampler.sample(self.clock.now())
-        if gpu_names(sample) != self._gpus:
+        # GPUs that are packed are those of the sample before.
+        if not isinstance(sample.gpus, Raw) and gpu_names(sample) != self._gpus:
             self._join(sample)
         self.publisher.publish(NODE_STREAM, sample)
         while self.sampler.notices:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
+
+from msgspec import Raw
+from msgspec.msgpack import encode
+from msgspec.structs import replace
 
 from distmon.agent.gpu_ranks import GpuRanks
 from distmon.agent.sensors import SOURCES, Source
@@ -17,7 +21,7 @@ from distmon.agent.sensors.infiniband import InfinibandSensor
 from distmon.agent.sensors.joined_gpus import joined_gpus
 from distmon.agent.sensors.network import NetworkSensor
 from distmon.agent.sensors.processes import ProcessSensor
-from distmon.core.events import NodeSampled
+from distmon.core.events import GpuReading, NodeSampled
 
 _WAIT_FOR_SLOW_S = 0.05
 _OLDEST_SHOWN_S = 5.0
@@ -34,7 +38,10 @@ _ADDED_UP = frozenset({"power", "temperatures", "gpus", "engines"})
 class Sampler:
     """`network`, `processes` and `gpus` are open for whoever knows the ranks."""
 
-    def __init__(self, node: str, roots: Roots = REAL_ROOTS, sources: Iterable[Source] = SOURCES) -> None:
+    def __init__(
+        self, node: str, roots: Roots = REAL_ROOTS, sources: Iterable[Source] = SOURCES, *, packed: bool = False
+    ) -> None:
+        """With `packed`, samples are to be sent on and nothing else: their values may be ready msgpack (`msgspec.Raw`)."""
         self.node = node
         self.network = NetworkSensor(roots)
         self.processes = ProcessSensor(roots)
@@ -43,15 +50,15 @@ class Sampler:
         """What sensors have to say, for whoever publishes it."""
         group = ControlGroupSensor(roots, self.processes.first_pid)
         infiniband = InfinibandSensor(roots, lambda: self.network.used_by_training)
-        self._readers: list[_Direct | _Threaded] = [
-            _Direct(sensor, self.notices) for sensor in (self.network, infiniband, self.processes, group)
-        ]
-        for source in sources:
-            sensor = source.make(roots)
-            if sensor is None:
-                continue
+        own: list[Sensor] = [self.network, infiniband, self.processes, group]
+        made = [(source, sensor) for source in sources if (sensor := source.make(roots)) is not None]
+        answers = Counter(name for sensor in (*own, *(sensor for _, sensor in made)) for name in sensor.fields)
+        # What several answer for is put together from all their values.
+        alone = frozenset(name for name, count in answers.items() if packed and count == 1)
+        self._readers: list[_Direct | _Threaded] = [_Direct(sensor, _asked(sensor, alone), self.notices) for sensor in own]
+        for source, sensor in made:
             reader = _Threaded if source.may_block else _Direct
-            self._readers.append(reader(sensor, self.notices, source.every_s))
+            self._readers.append(reader(sensor, _asked(sensor, alone, source.every_s), self.notices, source.every_s))
         self._threaded = [reader for reader in self._readers if isinstance(reader, _Threaded)]
         self._last_ns: int | None = None
 
@@ -76,6 +83,9 @@ class Sampler:
         now_ns = time.monotonic_ns()
         interval_s = 0.0 if self._last_ns is None else (now_ns - self._last_ns) / 1e9
         self._last_ns = now_ns
+        if self.gpus.changed:
+            for threaded in self._threaded:
+                threaded.unusual()
         for threaded in self._threaded:
             threaded.start(now_ns)
         # Two threads at work at once would hand Python's lock to and fro: the others' answers first, then what this one reads.
@@ -83,9 +93,30 @@ class Sampler:
         for threaded in self._threaded:
             threaded.wait(deadline)
         values, unavailable, age_s = _merged([reader.result(now_ns) for reader in self._readers])
-        if "gpus" in values:
+        if "gpus" in values and not isinstance(values["gpus"], Raw):
             values["gpus"] = self.gpus.assign(values["gpus"])
+            for threaded in self._threaded:
+                threaded.shown(values["gpus"])
         return NodeSampled(at=at, node=self.node, interval_s=round(interval_s, 6), **values, unavailable=unavailable, age_s=age_s)
+
+
+Ask = Callable[[int], Reading]
+"""A sensor's `read`, or `packed`."""
+
+
+def _asked(sensor: Sensor, alone: frozenset[str], every_s: float = 0.0) -> Ask:
+    """How to have it read. Of fields that only it answers for (`alone`) values may be packed; those of a rare reading are, for
+    they are sent many times."""
+    if not alone.issuperset(sensor.fields):
+        return sensor.read
+    packed: Ask | None = getattr(sensor, "packed", None)
+    return packed or ((lambda now_ns: _packed(sensor.read(now_ns))) if every_s else sensor.read)
+
+
+def _packed(reading: Reading) -> Reading:
+    """With lists as what they are sent as."""
+    values = {name: Raw(encode(value)) if value and isinstance(value, list) else value for name, value in reading.values.items()}
+    return replace(reading, values=values)
 
 
 def _merged(results: list[tuple[Reading, float]]) -> tuple[dict[str, Any], dict[str, str], dict[str, float]]:
@@ -145,8 +176,9 @@ class _Turn:
 class _Direct:
     """A sensor whose reads never block, read in the caller's thread."""
 
-    def __init__(self, sensor: Sensor, notices: deque[Notice], every_s: float = 0.0) -> None:
+    def __init__(self, sensor: Sensor, ask: Ask, notices: deque[Notice], every_s: float = 0.0) -> None:
         self._sensor = sensor
+        self._ask = ask
         self._notices = notices
         self._turn = _Turn(every_s)
         self._read_ns = 0
@@ -156,7 +188,7 @@ class _Direct:
         """The reading and its age in seconds, 0 for one that was just taken."""
         if now_ns >= self._turn.due_ns:
             self._turn.take(now_ns)
-            self._last, self._read_ns = _read(self._sensor, now_ns), now_ns
+            self._last, self._read_ns = _read(self._sensor, self._ask, now_ns), now_ns
             if self._last.notices:
                 self._notices.extend(self._last.notices)
             return self._last, 0.0
@@ -166,14 +198,19 @@ class _Direct:
 class _Threaded:
     """A sensor that may hang, in a thread of its own; while it does, its last values are given with their age."""
 
-    def __init__(self, sensor: Sensor, notices: deque[Notice], every_s: float = 0.0) -> None:
+    def __init__(self, sensor: Sensor, ask: Ask, notices: deque[Notice], every_s: float = 0.0) -> None:
         self._sensor = sensor
+        self._ask = ask
         self._notices = notices
         self._turn = _Turn(every_s)
         self._may_block: Callable[[], bool] = getattr(sensor, "may_block", lambda: True)
         self._begin: Callable[[int], None] = getattr(sensor, "begin", lambda now_ns: None)
-        self._begun = False
+        self._begun = self._is_own = False
+        """`_begun`: it is read by `result`. `_is_own`: it was, just now."""
         self.settled: Callable[[], bool] = getattr(sensor, "settled", lambda: True)
+        packed = ask != sensor.read
+        self._show: Callable[[list[GpuReading]], None] | None = getattr(sensor, "shown", None) if packed else None
+        self.unusual: Callable[[], None] = getattr(sensor, "unusual", lambda: None)
         self._last: tuple[int, Reading] | None = None
         self._asked_ns = 0
         self._wanted = threading.Semaphore(0)
@@ -203,8 +240,8 @@ class _Threaded:
 
     def result(self, now_ns: int) -> tuple[Reading, float]:
         """The reading and its age in seconds, 0 for one that was just taken."""
-        if self._begun:
-            self._begun = False
+        self._begun, self._is_own = False, self._begun
+        if self._is_own:
             self._take()
         if self._idle.is_set() and self._last is not None:
             return self._last[1], (now_ns - self._last[0]) / 1e9
@@ -214,13 +251,18 @@ class _Threaded:
         silent_s = (now_ns - self._asked_ns) / 1e9
         return _absent(self._sensor, f"no answer for {silent_s:.0f} s"), 0.0
 
+    def shown(self, gpus: list[GpuReading]) -> None:
+        """To a sensor that is to know, what the sample shows of the GPUs that it just read."""
+        if self._is_own and self._show is not None:
+            self._show(gpus)
+
     def _lacks_source(self, now_ns: int) -> bool:
         if self._last is None or now_ns - self._asked_ns >= _ASK_AGAIN_S * 1e9:
             return False
         return not any(self._last[1].values.values())
 
     def _take(self) -> None:
-        reading = _read(self._sensor, self._asked_ns)
+        reading = _read(self._sensor, self._ask, self._asked_ns)
         self._notices.extend(reading.notices)
         self._last = (self._asked_ns, reading)
 
@@ -231,10 +273,10 @@ class _Threaded:
             self._idle.set()
 
 
-def _read(sensor: Sensor, now_ns: int) -> Reading:
+def _read(sensor: Sensor, ask: Ask, now_ns: int) -> Reading:
     """The reading, or its absence with the reason. A defect in one sensor is told as well, and must not end the others."""
     try:
-        return sensor.read(now_ns)
+        return ask(now_ns)
     except Exception as error:
         return _absent(sensor, why(error))
 

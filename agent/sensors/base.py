@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
+import msgspec
 from msgspec import Struct
 
 from distmon.agent.machine_code import native
 
+NIL = b"\xc0"
+"""None in msgpack."""
 _READ_BYTES = 1 << 16
 _PAGE_BYTES = 4096
 
@@ -35,6 +39,8 @@ class Reading(Struct, frozen=True):
 class Sensor(Protocol):
     """One source. `read` may raise OSError or ValueError: then its fields are absent with that as the reason.
 
+    One may have a method `packed(now_ns) -> Reading`, which is as `read` for a sample that is sent on: its values may be ready
+    msgpack (`msgspec.Raw`) of what `read` gives.
     One that blocks at times only may have a method `may_block() -> bool` that says whether the next read can, and a method
     `begin(now_ns)`, which is called some time before that read where it cannot.
     One of which a later reading will hold more (a better source has to start, rates need two readings) may have
@@ -110,6 +116,27 @@ def read_text(path: Path) -> str:
         return read_bytes(path).decode("utf-8", "replace").strip()
     except OSError:
         return ""
+
+
+def as_row(numbers: Sequence[int | None]) -> bytes:
+    """64-bit integers, as machine code keeps what it read; empty where one is missing or does not fit."""
+    known = [number for number in numbers if number is not None and number < 1 << 63]
+    return array("q", known).tobytes() if len(known) == len(numbers) else b""
+
+
+def packed_map(count: int) -> bytes:
+    """The beginning of a map of less than 16 in msgpack."""
+    return bytes([0x80 | count])
+
+
+def packed_parts(*values: object) -> bytes:
+    """Each in msgpack, behind one another."""
+    return b"".join(map(msgspec.msgpack.encode, values))
+
+
+def as_lines(names: Iterable[str]) -> bytes:
+    """As machine code looks for one: each between two ends of lines."""
+    return "\n".join(["", *names, ""]).encode("utf-8", "replace")
 
 
 def whole_number(text: bytes) -> int | None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 
 import msgspec
+from msgspec import Raw
 
 from distmon.agent.machine_code import native
-from distmon.agent.sensors.base import KernelFile, Reading, Roots
+from distmon.agent.sensors.base import NIL, KernelFile, Reading, Roots, as_row
 
 _NOT_YET = "no time has passed on the kernel's counters"
 _WHOLE_NODE = b"cpu "
 _AFTER_CORES = b"\nintr"
+_ABSENT = -1
 _LINE = rb"^cpu(\d*) +(\d[\d ]*)"
 
 Ticks = dict[int, tuple[int, int]]
@@ -40,30 +42,39 @@ class CpuSensor:
 
     def __init__(self, roots: Roots) -> None:
         self._file = KernelFile(roots.proc / "stat")
-        self._last: bytes | Ticks = b""
+        self._last = b""
+        """(idle, total) in clock ticks of all cores and of each, -1 and 0 of one that is off: as machine code reads them."""
 
     def read(self, now_ns: int) -> Reading:
+        before = _unpacked(self._last)
         # The kernel makes the whole file anew for a second read, and what follows the cores costs it most.
-        self._last, total, cores = usage(self._file.read(until=_AFTER_CORES), self._last)
-        missing = {"cpu_percent": _NOT_YET} if total is None else {}
-        return Reading({"cpu_percent": total, "cores_percent": cores}, missing)
+        now = parse(self._file.read(until=_AFTER_CORES))
+        self._last = _packed(now)
+        cores = [_busy_percent(before.get(core), now.get(core)) for core in range(max(now, default=-1) + 1)]
+        return _reading(_busy_percent(before.get(-1), now.get(-1)), cores)
+
+    def packed(self, now_ns: int) -> Reading:
+        """As `read`, in machine code where that was built."""
+        found = native.core_usage(self._file.fd, self._last) if native is not None else None
+        if found is None:
+            return self.read(now_ns)
+        self._last, total, cores = found
+        return _reading(None if total == NIL else Raw(total), Raw(cores))
 
 
-Usage = tuple[bytes | Ticks, float | None, list[float | None]]
-"""What was counted, for the next call; percent of the node, None where no time has passed; of each core."""
+def _reading(total: object, cores: object) -> Reading:
+    return Reading({"cpu_percent": total, "cores_percent": cores}, {} if total is not None else {"cpu_percent": _NOT_YET})
 
 
-def usage(text: bytes, before: bytes | Ticks) -> Usage:
-    """Of /proc/stat and of what was counted the last time: in machine code where that was built."""
-    found = native.core_usage(text, before if isinstance(before, bytes) else b"") if native is not None else None
-    return usage_python(text, before if isinstance(before, dict) else {}) if found is None else found
+def _packed(ticks: Ticks) -> bytes:
+    absent = (_ABSENT, 0)
+    return as_row([number for core in range(-1, max(ticks, default=-2) + 1) for number in ticks.get(core, absent)])
 
 
-def usage_python(text: bytes, before: Ticks) -> Usage:
-    """The same in Python."""
-    now = parse(text)
-    cores = [_busy_percent(before.get(core), now.get(core)) for core in range(max(now, default=-1) + 1)]
-    return now, _busy_percent(before.get(-1), now.get(-1)), cores
+def _unpacked(packed: bytes) -> Ticks:
+    numbers = memoryview(packed).cast("q").tolist()
+    pairs = zip(numbers[::2], numbers[1::2], strict=True)
+    return {core: pair for core, pair in enumerate(pairs, -1) if pair[0] != _ABSENT}
 
 
 def parse(text: bytes) -> Ticks:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from distmon.agent.machine_code import native
 from distmon.agent.sensors.base import KernelFile, Reading, Roots
 
 
@@ -22,6 +23,11 @@ class MemorySensor:
             "swap_used_bytes": None if swap is None or swap_free is None else (swap - swap_free) * 1024,
         }
         return Reading(values, {name: "not in /proc/meminfo" for name, value in values.items() if value is None})
+
+    def packed(self, now_ns: int) -> Reading:
+        """As `read`, in machine code where that was built."""
+        numbers = native.memory_bytes(self._file.fd) if native is not None else None
+        return self.read(now_ns) if numbers is None else Reading(dict(zip(self.fields, numbers, strict=True)), {})
 
 
 def kilobytes(meminfo: bytes, name: bytes) -> int | None:

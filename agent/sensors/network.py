@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from msgspec import Raw
+
 from distmon.agent.machine_code import native
-from distmon.agent.sensors.base import KernelFile, Reading, Roots
+from distmon.agent.sensors.base import KernelFile, Reading, Roots, as_lines
 from distmon.core.events import NetworkRate
 
 _MOST_INTERFACES = 32
@@ -17,30 +19,44 @@ class NetworkSensor:
     fields: tuple[str, ...] = ("networks",)
 
     def __init__(self, roots: Roots) -> None:
-        self.used_by_training: frozenset[str] = frozenset()
-        """Interfaces that the ranks on this node talk over; whoever knows the ranks sets it."""
         self._file = KernelFile(roots.proc / "net" / "dev")
-        self._last: dict[str, _Counts] = {}
+        self._last = b""
+        """The file's text."""
         self._last_ns: int | None = None
+        self.used_by_training = frozenset()
+
+    @property
+    def used_by_training(self) -> frozenset[str]:
+        """Interfaces that the ranks on this node talk over; whoever knows the ranks sets it."""
+        return self._used
+
+    @used_by_training.setter
+    def used_by_training(self, names: frozenset[str]) -> None:
+        self._used = names
+        self._used_lines = as_lines(names)
 
     def read(self, now_ns: int) -> Reading:
-        last, self._last = self._last, counts_of(self._file.read())
-        interval_s = 0.0 if self._last_ns is None else (now_ns - self._last_ns) / 1e9
-        self._last_ns = now_ns
-        rates = rates_of(self._last, last, interval_s, self.used_by_training)
+        before, self._last = counts_of(self._last), self._file.read()
+        rates = rates_of(counts_of(self._last), before, self._interval_s(now_ns), self._used)
         return Reading({"networks": rates}, {} if rates else {"networks": "no interface has carried a byte"})
+
+    def packed(self, now_ns: int) -> Reading:
+        """As `read`, in machine code where that was built."""
+        if native is not None and self._last_ns is not None:
+            interval_s = (now_ns - self._last_ns) / 1e9
+            found = native.network_rates(self._file.fd, self._last, interval_s, self._used_lines, _MOST_INTERFACES)
+            if found is not None:
+                (self._last, rates), self._last_ns = found, now_ns
+                return Reading({"networks": Raw(rates)}, {})
+        return self.read(now_ns)
+
+    def _interval_s(self, now_ns: int) -> float:
+        last_ns, self._last_ns = self._last_ns, now_ns
+        return 0.0 if last_ns is None else (now_ns - last_ns) / 1e9
 
 
 def rates_of(after: dict[str, _Counts], before: dict[str, _Counts], interval_s: float, used: frozenset[str]) -> list[NetworkRate]:
-    """The interfaces that training uses and those that carried most, in this order: in machine code where that was built."""
-    found = native.network_rates(NetworkRate, after, before, interval_s, used, _MOST_INTERFACES) if native is not None else None
-    return rates_python(after, before, interval_s, used) if found is None else found
-
-
-def rates_python(
-    after: dict[str, _Counts], before: dict[str, _Counts], interval_s: float, used: frozenset[str]
-) -> list[NetworkRate]:
-    """The same in Python."""
+    """The interfaces that training uses and those that carried most, in this order."""
     # Hosts with containers have hundreds; those that never carried a byte tell nothing.
     order = [(name not in used, -sum(pair), name) for name, pair in after.items() if name in used or any(pair)]
     order.sort()
@@ -61,13 +77,7 @@ def _rates(name: str, before: _Counts | None, after: _Counts, interval_s: float,
 
 
 def counts_of(text: bytes) -> dict[str, _Counts]:
-    """Interface -> bytes received and sent: in machine code where that was built."""
-    found = native.interface_counts(text) if native is not None else None
-    return counts_python(text) if found is None else found
-
-
-def counts_python(text: bytes) -> dict[str, _Counts]:
-    """The same in Python. Lines of another form are passed over; a name may hold a colon."""
+    """Interface -> bytes received and sent. Lines of another form are passed over; a name may hold a colon."""
     counts: dict[str, _Counts] = {}
     for line in text.splitlines():
         name, _, rest = line.rpartition(b":")

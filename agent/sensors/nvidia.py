@@ -7,10 +7,11 @@ When the whole driver is away (reloaded, updated, taken from a container), it is
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from distmon.agent.machine_code import native
 from distmon.agent.sensors import nvidia_gpm as gpm
@@ -65,6 +66,17 @@ class _Row(Struct):
     xids_told: set[int] = set()
 
 
+class _Usual(Struct):
+    """GPUs of which machine code makes a sample: all are well, and say nothing but numbers."""
+
+    crew: Crew
+    round: int
+    """Of its slow readings, that the programs show."""
+    programs: list[bytes]
+    """In the order of the rows."""
+    slow_due_ns: int
+
+
 class NvidiaSensor:
     fields: tuple[str, ...] = ("gpus",)
 
@@ -89,10 +101,13 @@ class NvidiaSensor:
         self._kernel_log: Path | None = kernel_log
         """None once it could not be read."""
         self._log: XidLog | None = None
+        self._logged: list[LoggedXid] = []
+        """What it newly said, for the next `read`."""
         self._retry_ns = 0
         self._pause_s = _FIRST_PAUSE_S
         self._looking = False
         """At the next reading GPUs are looked for that could not be reached when the driver was taken up."""
+        self._usual: _Usual | None = None
 
     def may_block(self) -> bool:
         """Only while the driver is taken up or let go of, or GPUs are looked for: they are asked by threads of their own."""
@@ -104,11 +119,49 @@ class NvidiaSensor:
 
     def begin(self, now_ns: int) -> None:
         """Has the GPUs asked while others are read, where that takes no turns at Python's lock."""
-        if native is not None and not self.may_block():
+        usual = self._usual
+        if usual is not None and usual.crew.round == usual.round and not self._has_logged(now_ns):
+            usual.crew.again(now_ns)
+            self._asked, self._asked_ns = self._crews, now_ns
+        elif native is not None and not self.may_block():
+            self.unusual()
             self._asked, self._asked_ns = [crew for crew in self._crews if crew.ask(now_ns)], now_ns
+
+    def packed(self, now_ns: int) -> Reading:
+        """As `read`, in machine code where all GPUs say the usual."""
+        usual = self._usual
+        if usual is not None and self._asked_ns == now_ns:
+            found = usual.crew.packed(time.monotonic() + self._answer_within_s, usual.programs, usual.slow_due_ns)
+            if found is not None:
+                return Reading({"gpus": Raw(found), "sources": _SOURCES}, {})
+        return self.read(now_ns)
+
+    def shown(self, gpus: list[GpuReading]) -> None:
+        """What the sample of this moment shows of the last `read`. The next ones show the same, but for what GPUs answer."""
+        rows, now_ns = self._in_order(), self._asked_ns
+        if self._troubled or len(self._crews) != 1 or len(gpus) != len(rows):
+            return
+        crew, slow = self._crews[0], self._crews[0].round
+        programs = [_program(row, gpu, now_ns) for row, gpu in zip(rows, gpus, strict=True)]
+        devices = [row.device for row in rows]
+        known = [program for program in programs if program is not None]
+        if slow is not None and crew.heard_ns == now_ns and crew.devices == devices and len(known) == len(rows):
+            slow_due_ns = min([device.slow_due_ns for device in crew.devices])
+            self._usual = _Usual(crew, slow, known, slow_due_ns)
+
+    def unusual(self) -> None:
+        """What the GPUs show changes: leaves each as if it had been read by itself."""
+        usual, self._usual = self._usual, None
+        if usual is None:
+            return
+        for row, answers in zip(self._in_order(), usual.crew.heard(), strict=True):
+            if row.device is not None and row.last is not None:
+                row.last.taken_ns, row.last.values = usual.crew.heard_ns, row.device.told(answers)
+                row.energy_mj = row.last.values.get("energy_j")
 
     def read(self, now_ns: int) -> Reading:
         """All GPUs, with those that do not answer. Raises DriverError while not one has ever been seen."""
+        self.unusual()
         if self._letting_go:
             self.close()
         if self._nvml is None:
@@ -121,7 +174,7 @@ class NvidiaSensor:
         gpus: list[GpuReading] = []
         conditions: list[_Condition] = []
         notices: list[Notice] = []
-        logged = self._logged_xids(rows, now_ns)
+        logged, self._logged = [*self._logged, *self._logged_xids(rows, now_ns)], []
         for row in rows:
             condition, fresh = self._hear(row, now_ns)
             conditions.append(condition)
@@ -147,7 +200,7 @@ class NvidiaSensor:
         for row in self._rows.values():
             row.device = None
         ended = [crew.close(_END_WITHIN_S) for crew in self._crews]
-        self._crews, self._letting_go = [], False
+        self._crews, self._usual, self._letting_go = [], None, False
         if self._nvml is not None and all(ended):
             nvidia_library.shut_down(self._nvml)
         self._nvml = None
@@ -246,6 +299,13 @@ class NvidiaSensor:
             self._kernel_log = self._log = None
             return []
 
+    def _has_logged(self, now_ns: int) -> bool:
+        """Whether the kernel's log says something new, or can no longer be read, where it is listened to."""
+        if (log := self._log) is None:
+            return False
+        self._logged += self._logged_xids(self._in_order(), now_ns)
+        return bool(self._logged) or self._log is not log
+
     def _hear(self, row: _Row, now_ns: int) -> tuple[_Condition, Answer | None]:
         """How the GPU is, and what it newly said."""
         if row.device is None:
@@ -295,6 +355,14 @@ def _pci_address(nvml: Nvml, handle: Handle) -> PciAddress | None:
     except nvml.NVMLError:
         return None
     return PciAddress(found.domain, found.bus, found.device)
+
+
+def _program(row: _Row, shown: GpuReading, now_ns: int) -> bytes | None:
+    """For machine code, of a GPU that just answered and says nothing out of the ordinary."""
+    last, device = row.last, row.device
+    if device is None or last is None or last.taken_ns != now_ns or last.instances or shown.state != _OK:
+        return None
+    return device.program(shown, last.slow_taken_ns)
 
 
 def _readings(row: _Row, condition: _Condition, fresh: Answer | None, now_ns: int) -> list[GpuReading]:

@@ -45,6 +45,8 @@ class Crew:
         self._called: list[NvidiaDevice] = []
         """The GPUs that the other thread was asked about, at `_called_ns`."""
         self._called_ns = 0
+        self.heard_ns = -1
+        """When that other thread was asked for the answers that were taken last."""
         self._settled = False
         """All GPUs have had their first slow reading."""
         self._asked: SimpleQueue[_Order | None] = SimpleQueue()
@@ -66,6 +68,32 @@ class Crew:
                 return True
         self._order(_Order(now_ns, fast=True))
         return True
+
+    @property
+    def round(self) -> int | None:
+        """Of the slow readings, the last that is done with; None while one goes on, or where GPUs cannot be asked `again`."""
+        return self._through if self._orders == self._through and not self._owing and self._caller is not None else None
+
+    def again(self, now_ns: int) -> None:
+        """As `ask`, of all GPUs what was asked last."""
+        assert self._caller is not None
+        self._caller.again()
+        self._owing, self._called, self._called_ns = True, self.devices, now_ns
+
+    def packed(self, deadline: float, programs: list[bytes], slow_due_ns: int) -> bytes | None:
+        """What answers make of the programs; None where it is for `wait` to take them."""
+        assert self._caller is not None
+        packed = self._caller.packed(deadline - time.monotonic(), programs, self._called_ns)
+        if packed is not None:
+            self._called, self._owing, self.heard_ns = [], False, self._called_ns
+            if self._called_ns >= slow_due_ns:
+                self._order(_Order(self._called_ns, fast=False))
+        return packed
+
+    def heard(self) -> list[bytes]:
+        """The answers of each GPU that were taken last."""
+        assert self._caller is not None
+        return self._caller.heard()
 
     def wait(self, deadline: float) -> bool:
         """Until all have answered or `deadline` (time.monotonic) has come; whether they have."""
@@ -93,7 +121,7 @@ class Crew:
         for device, answer in zip(self._called, answers, strict=True):
             if device in self.devices:
                 device.hear(now_ns, answer)
-        self._called, self._owing = [], False
+        self._called, self._owing, self.heard_ns = [], False, now_ns
         if now_ns >= min([device.slow_due_ns for device in self.devices]):
             self._order(_Order(now_ns, fast=False))
         return True

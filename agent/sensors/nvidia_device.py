@@ -24,6 +24,8 @@ from distmon.agent.sensors.nvidia_calls import (
 )
 from distmon.agent.sensors.nvidia_fast import FAST, MEMORY, Questions
 from distmon.agent.sensors.nvidia_gpm import FIELDS, NOT_ON_THIS_GPU, NOT_YET, Gpm, has_gpm
+from distmon.agent.sensors.nvidia_packed import program_of
+from distmon.core.events import GpuReading
 
 _SLOW_EVERY_NS = 5 * 10**9
 _SECOND_AFTER_NS = 10**9 // 5
@@ -105,6 +107,18 @@ class NvidiaDevice:
     def questions(self) -> tuple[int, bytes] | None:
         """What every sample asks, for `hear`; None where `read` has to: the first time, of a lost GPU, of one with instances."""
         return None if self._questions is None or self._loss or self._instances else self._questions.packed
+
+    def program(self, shown: GpuReading, slow_taken_ns: int | None) -> bytes | None:
+        """What makes a reading such as this one, with slow values of that time, of answers to `questions`; None where more than
+        their numbers can change."""
+        shares_memory = self._never.get(_MEMORY[0]) == NOT_REPORTED
+        if slow_taken_ns is None or slow_taken_ns != self._slow_taken_ns or shares_memory or self.questions() is None:
+            return None
+        return None if self._questions is None else program_of(shown, self._questions, slow_taken_ns)
+
+    def told(self, answers: bytes) -> dict[str, Any]:
+        """The values in answers to `questions` that are no refusals."""
+        return {} if self._questions is None else self._questions.told(answers)[0]
 
     def hear(self, asked_ns: int, answers: bytes) -> None:
         """As `read`, of questions that machine code has asked."""

@@ -140,7 +140,7 @@ class Questions:
 
     def told(self, answers: bytes) -> tuple[dict[str, Any], list[Refusal]]:
         """The same of what machine code was answered."""
-        if native is not None and not self._unknown and (found := native.values_told(answers, self._places)) is not None:
+        if native is not None and not self._unknown and (found := native.values_told(answers, self.places)) is not None:
             return found, []
         return self.told_python(answers)
 
@@ -184,7 +184,7 @@ class Questions:
         self._values: list[Value] = [
             (name, code + 1 + number, make) for (call, _, _), code in places for name, number, make in call.values
         ]
-        self._places = [
+        self.places = [
             (name, answer, *forms[answer].place(number), _MADE[make])
             for answer, (call, _, _) in enumerate(self._bound)
             for name, number, make in call.values

@@ -5,7 +5,21 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from distmon.agent.sensors.base import KernelFile, Reading, Roots, numbers_at_once, read_text, whole_number, why
+from msgspec import Raw
+
+from distmon.agent.machine_code import native
+from distmon.agent.sensors.base import (
+    KernelFile,
+    Reading,
+    Roots,
+    as_row,
+    numbers_at_once,
+    packed_map,
+    packed_parts,
+    read_text,
+    whole_number,
+    why,
+)
 from distmon.core.events import PowerRail
 
 _INSIDE_PACKAGE = ("core", "uncore")
@@ -13,6 +27,8 @@ _PLATFORM = "psys"
 _MOST_WATTS = 2000
 """No package draws more; after a pause in which the counter may have wrapped more than once, the energy is unknown."""
 _LIST_AGAIN_NS = 60 * 10**9
+_ROW = 5
+"""Numbers of a zone for machine code."""
 _ROOT_ONLY = (
     "only root may read the energy counters; the udev rule packaging/70-distmon-rapl.rules opens them to an agent in the group"
     " distmon"
@@ -29,19 +45,28 @@ class _Zone:
         """A package or the platform, which always draws something."""
         self.range_uj = whole_number(read_text(folder / "max_energy_range_uj").encode())
         self.file = KernelFile(folder / "energy_uj")
-        self._last_uj: int | None = None
-        self._last_ns = 0
+        self.last_uj: int | None = None
+        self.last_ns = 0
 
     def read(self, now_ns: int, now_uj: int | None) -> PowerRail:
         """`now_uj` is None where the file has not been read yet."""
         now_uj = int(self.file.read()) if now_uj is None else now_uj
-        last_uj, elapsed_ns = self._last_uj, now_ns - self._last_ns
-        self._last_uj, self._last_ns = now_uj, now_ns
+        last_uj, elapsed_ns = self.last_uj, now_ns - self.last_ns
+        self.last_uj, self.last_ns = now_uj, now_ns
         if self.whole and now_uj == last_uj:
             raise ValueError("its counter stands still")
         joules = None if last_uj is None else _energy_j(last_uj, now_uj, self.range_uj, elapsed_ns / 1e9)
         watts = None if joules is None else round(joules * 1e9 / elapsed_ns, 3)
         return PowerRail(name=self.name, watts=watts, source="rapl", energy_j=joules, within=self.within)
+
+    def row(self) -> tuple[int | None, ...]:
+        """For machine code: its descriptor, the last count and when, where it starts over, and `whole`."""
+        return self.file.fd, self.last_uj, self.last_ns, -1 if self.range_uj is None else self.range_uj, self.whole
+
+    def frame(self) -> tuple[bytes, bytes]:
+        """What stands before its watts, and after its joules, in msgpack."""
+        head = packed_parts("name", self.name, "watts")
+        return packed_map(5 if self.within else 4) + head, packed_parts("within", self.within) if self.within else b""
 
 
 class RaplSensor:
@@ -51,8 +76,15 @@ class RaplSensor:
         self._folder = roots.sys / "class" / "powercap"
         self._zones: list[_Zone] = []
         self._listed_ns: int | None = None
+        self._rows = b""
+        """`row` of each zone for machine code, as of its last reading; empty after `read`."""
+        self._frames: list[tuple[bytes, bytes]] = []
 
     def read(self, now_ns: int) -> Reading:
+        if self._rows:
+            numbers, self._rows = memoryview(self._rows).cast("q").tolist(), b""
+            for zone, last_uj, last_ns in zip(self._zones, numbers[1::_ROW], numbers[2::_ROW], strict=True):
+                zone.last_uj, zone.last_ns = last_uj, last_ns
         if not self._zones and (self._listed_ns is None or now_ns - self._listed_ns > _LIST_AGAIN_NS):
             self._zones, self._listed_ns = _find_zones(self._folder), now_ns
         if not self._zones:
@@ -68,6 +100,21 @@ class RaplSensor:
             except (OSError, ValueError) as error:
                 reasons.append(f"{zone.name}: {why(error)}")
         return Reading({"power": rails}, {"power": "; ".join(reasons)} if reasons else {})
+
+    def packed(self, now_ns: int) -> Reading:
+        """As `read`, in machine code where that was built and each zone has counted on."""
+        if native is None or not self._zones:
+            return self.read(now_ns)
+        if not self._rows:
+            self._rows = as_row([number for zone in self._zones for number in zone.row()])
+            self._frames = [zone.frame() for zone in self._zones]
+        if not self._rows:
+            return self.read(now_ns)
+        found = native.rail_readings(self._rows, self._frames, now_ns, _MOST_WATTS)
+        if found is None:
+            return self.read(now_ns)
+        self._rows, rails = found
+        return Reading({"power": Raw(rails)}, {})
 
 
 def _find_zones(folder: Path) -> list[_Zone]:

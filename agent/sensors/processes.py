@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import os
 
+from msgspec import Raw
+
 from distmon.agent.machine_code import native
-from distmon.agent.sensors.base import KernelFile, Reading, Roots, why
+from distmon.agent.sensors.base import KernelFile, Reading, Roots, as_row, why
 from distmon.core.events import ProcessReading
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-_UNREAD = (-1, 0, None, 0, 0, -1, -1)
+_ROW = 7
+"""Numbers of a process for machine code."""
 
 
 class _Process:
@@ -45,6 +48,11 @@ class _Process:
             run_queue_wait_percent=waited,
         )
 
+    def row(self) -> tuple[int | None, ...]:
+        """For machine code."""
+        rank = -1 if self.rank is None else self.rank
+        return self.pid, rank, self.file.fd, self.queue.fd, self.last_ticks, self.last_ns, self.last_wait_ns
+
     def close(self) -> None:
         self.file.close()
         self.queue.close()
@@ -66,9 +74,12 @@ class ProcessSensor:
         self._roots = roots
         self._processes: dict[int, _Process] = {}
         """By pid, in the order of their ranks."""
+        self._rows = b""
+        """`row` of each for machine code, as of its last reading; empty after `read` and a change of them."""
 
     def watch(self, pid: int, rank: int | None) -> None:
         """Reads this process from now on, under this rank."""
+        self._settle()
         process = self._processes.get(pid)
         if process is None:
             process = self._processes[pid] = _Process(self._roots, pid)
@@ -76,6 +87,7 @@ class ProcessSensor:
         self._sort()
 
     def forget(self, pid: int) -> None:
+        self._settle()
         process = self._processes.pop(pid, None)
         if process is not None:
             process.close()
@@ -86,15 +98,10 @@ class ProcessSensor:
         return None if first is None or first.rank is None else first.pid
 
     def read(self, now_ns: int) -> Reading:
+        self._settle()
         readings: list[ProcessReading] = []
         reasons: list[str] = []
-        processes = list(self._processes.values())
-        for process, found in zip(processes, _read_at_once(processes, now_ns), strict=True):
-            if found is not None:
-                reading, process.last_ticks, process.last_wait_ns = found
-                process.last_ns = now_ns
-                readings.append(reading)
-                continue
+        for process in list(self._processes.values()):
             try:
                 readings.append(process.read(now_ns))
             except (FileNotFoundError, ProcessLookupError):
@@ -103,22 +110,33 @@ class ProcessSensor:
                 reasons.append(f"process {process.pid}: {why(error)}")
         return Reading({"processes": readings}, {"processes": "; ".join(reasons)} if reasons else {})
 
+    def packed(self, now_ns: int) -> Reading:
+        """As `read`, in machine code where that was built and each process was read before."""
+        if native is None or not self._processes:
+            return self.read(now_ns)
+        if not self._rows:
+            self._rows = as_row([number for process in self._processes.values() for number in process.row()])
+        if not self._rows:
+            return self.read(now_ns)
+        found = native.process_readings(self._rows, now_ns, _TICKS_PER_S, _PAGE_BYTES)
+        if found is None:
+            return self.read(now_ns)
+        self._rows, readings = found
+        return Reading({"processes": Raw(readings)}, {})
+
+    def _settle(self) -> None:
+        """Leaves each process as if it had been read by itself."""
+        if self._rows:
+            rows = memoryview(self._rows).cast("q").tolist()
+            for process, ticks, at_ns, wait_ns in zip(
+                self._processes.values(), rows[4::_ROW], rows[5::_ROW], rows[6::_ROW], strict=True
+            ):
+                process.last_ticks, process.last_ns, process.last_wait_ns = ticks, at_ns, wait_ns
+            self._rows = b""
+
     def _sort(self) -> None:
         order = sorted(self._processes.values(), key=lambda process: (process.rank is None, process.rank, process.pid))
         self._processes = {process.pid: process for process in order}
-
-
-def _read_at_once(processes: list[_Process], now_ns: int) -> list[tuple[ProcessReading, int, int] | None]:
-    """Of each in machine code the reading, its clock ticks and its wait in ns; None for one that has to be read by itself, as the
-    first time.
-    """
-    if native is None:
-        return [None] * len(processes)
-    rows = [
-        (p.file.fd, p.pid, p.rank, p.last_ticks, p.last_ns, p.queue.fd, p.last_wait_ns) if p.last_ticks is not None else _UNREAD
-        for p in processes
-    ]
-    return native.process_readings(ProcessReading, rows, now_ns, _TICKS_PER_S, _PAGE_BYTES)
 
 
 def counts_of(line: bytes) -> tuple[int, int, int]:

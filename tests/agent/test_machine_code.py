@@ -4,24 +4,35 @@ from __future__ import annotations
 
 import ctypes
 import os
-import re
 import struct
 import threading
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from distmon.agent.machine_code import native
-from distmon.agent.sensors import base, cpu, network, processes
+from distmon.agent.sensors import base, cpu, processes
 from distmon.agent.sensors.base import KernelFile, Roots
+from distmon.agent.sensors.disks import DiskSensor
+from distmon.agent.sensors.infiniband import InfinibandSensor
+from distmon.agent.sensors.memory import MemorySensor
+from distmon.agent.sensors.network import NetworkSensor
+from distmon.agent.sensors.nvidia import _doubts
 from distmon.agent.sensors.nvidia_fast import FAST, Questions
+from distmon.agent.sensors.nvidia_packed import program_of
+from distmon.agent.sensors.power import RaplSensor
 from distmon.agent.sensors.processes import ProcessSensor
-from distmon.core.events import NetworkRate, ProcessReading
+from distmon.core.events import GpuReading, NetworkRate, ProcessReading
 
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 TICKS = st.integers(0, 10**6) | st.integers(0, 10**15)
 JUNK = st.sampled_from(
     [b"cpu", b"cpu7", b"cpufoo 1 2 3 4", b"cpu1 1 2", b"cpu2  3 4 5 6 ", b"cpu3 1 2 3 4 x 6", b"page 1 2", b"", b"\x00"]
@@ -38,20 +49,45 @@ def test_it_is_built() -> None:
     assert native is not None, "agent/_native.c is not built: make clean test"
 
 
+encode = msgspec.msgpack.encode
+
+
+class Twins:
+    """A file of the kernel and two sensors on it: what one packs in machine code has to be what the other makes in Python."""
+
+    def __init__(self, make: Callable[[Roots], Any], path: str, folder: Path) -> None:
+        self._path = folder / path
+        self._path.parent.mkdir(parents=True)
+        self.sensors = [make(Roots(folder / "proc", folder / "sys")) for _ in range(2)]
+        self._now_ns = 0
+
+    def read(self, text: bytes, after_ns: int = 10**9) -> bool:
+        """Whether machine code made it."""
+        self._path.write_bytes(text)
+        self._now_ns += after_ns
+        packed, plain = (ask(self._now_ns) for ask in (self.sensors[0].packed, self.sensors[1].read))
+        for name, value in plain.values.items():
+            assert encode(packed.values[name]) == encode(value), name
+        assert packed.unavailable == plain.unavailable
+        return any(isinstance(value, msgspec.Raw) for value in packed.values.values())
+
+
 @given(st.lists(STAT, min_size=1, max_size=4))
-@settings(max_examples=40)
+@settings(max_examples=60)
 @example([b"cpu 1 2 3 4\ncpu0 1 1 1 1", b"cpu 10 2 3 3\ncpu1 5 5 5 5"])
 @example([b"cpu 0 0 0 0", b"cpu 12345 0 0 87655 0 0 0 0", b"cpu 12346 0 0 87655 0 0 0 0"])
 def test_the_use_of_cores(texts: list[bytes]) -> None:
-    before: bytes | cpu.Ticks = b""
-    before_python: cpu.Ticks = {}
-    for text in texts:
-        found, expected = cpu.usage(text, before), cpu.usage_python(text, before_python)
-        if not isinstance(found[0], bytes):  # numbers that no kernel counts to are left to Python
-            assert re.search(rb"\d{14}", text)
-            return
-        assert found[1:] == expected[1:]
-        before, before_python = found[0], expected[0]  # type: ignore[assignment]
+    with TemporaryDirectory() as folder:
+        twins = Twins(cpu.CpuSensor, "proc/stat", Path(folder))
+        for text in texts:
+            twins.read(text)
+
+
+def test_the_use_of_cores_is_made_in_machine_code(tmp_path: Path) -> None:
+    twins = Twins(cpu.CpuSensor, "proc/stat", tmp_path)
+    lines = [b"cpu%s %d 0 0 900 0 0 0 0 0 0\n" % (core, 7 * i) for i, core in enumerate([b" ", b"0", b"2", b"3"])]
+    many = b"intr 5" + b" 0" * 50_000 + b"\n"
+    assert [twins.read(b"".join(lines) + many), twins.read(b"".join(lines[::-1]) + many)] == [False, True]
 
 
 @given(
@@ -74,8 +110,11 @@ def test_the_use_of_cores(texts: list[bytes]) -> None:
     ).map(b"\n".join)
 )
 @settings(max_examples=40)
-def test_the_traffic_of_interfaces(text: bytes) -> None:
-    assert network.counts_of(text) == network.counts_python(text)
+def test_lines_of_interfaces(text: bytes) -> None:
+    with TemporaryDirectory() as folder:
+        twins = Twins(NetworkSensor, "proc/net/dev", Path(folder))
+        for _ in range(2):
+            twins.read(text)
 
 
 @given(
@@ -133,52 +172,67 @@ def test_a_process_with_any_name(tmp_path: Path, name: str) -> None:
     (tmp_path / "77/schedstat").write_bytes(b"5000 900000000 12\n")
     assert processes.counts_of(line) == (78, 12, 345)
     sensor = ProcessSensor(Roots(proc=tmp_path))
-    sensor.watch(77, 0)
-    first, second = (sensor.read(now_ns).values["processes"] for now_ns in (10**9, 2 * 10**9))
-    assert native is not None
-    (process,) = sensor._processes.values()
-    rows = [(process.file.fd, 77, 3, 71, 10**9, process.queue.fd, 850_000_000), (-1, 0, None, 0, 0, -1, -1)]
-    reading = ProcessReading(
-        pid=77, rank=3, cpu_percent=28.0, memory_bytes=345 * 4096, threads=12, run_queue_wait_percent=20.0
+    sensor.watch(77, 3)
+    first, second = sensor.packed(10**9), sensor.packed(2 * 10**9)
+    assert not isinstance(first.values["processes"], msgspec.Raw)
+    (reading,) = msgspec.msgpack.decode(second.values["processes"], type=list[ProcessReading])
+    assert reading == ProcessReading(
+        pid=77, rank=3, cpu_percent=0.0, memory_bytes=345 * PAGE_BYTES, threads=12, run_queue_wait_percent=0.0
     )
-    assert native.process_readings(ProcessReading, rows, 10**9 + 250_000_000, 100, 4096) == [(reading, 78, 900_000_000), None]
-    assert (first[0].threads, second[0].threads, second[0].cpu_percent) == (12, 12, 0.0)
-    assert (first[0].run_queue_wait_percent, second[0].run_queue_wait_percent) == (None, 0.0)
+    (tmp_path / "77/schedstat").write_bytes(b"5000 950000000 12\n")
+    (plain,) = sensor.read(2 * 10**9 + 250_000_000).values["processes"]
+    assert plain.run_queue_wait_percent == 20.0
+
+
+class TwinProcesses:
+    """One process at its last reading, for two sensors."""
+
+    def __init__(self, stat: bytes, schedstat: bytes, ticks: int, wait_ns: int) -> None:
+        self._files = [os.memfd_create("stat"), os.memfd_create("schedstat")]
+        os.write(self._files[0], stat)
+        os.write(self._files[1], schedstat)
+        self.sensors = [ProcessSensor(Roots()) for _ in range(2)]
+        for sensor in self.sensors:
+            sensor.watch(77, None)
+            (process,) = sensor._processes.values()
+            process.file.fd, process.queue.fd = self._files
+            process.last_ticks, process.last_wait_ns, process.last_ns = ticks, wait_ns, 5
+
+    def __enter__(self) -> TwinProcesses:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for sensor in self.sensors:
+            for process in sensor._processes.values():
+                process.file.fd = process.queue.fd = -1
+        for descriptor in self._files:
+            os.close(descriptor)
+
+    def read(self, now_ns: int) -> list[ProcessReading]:
+        packed, plain = self.sensors[0].packed(now_ns), self.sensors[1].read(now_ns)
+        assert encode(packed.values) == encode(plain.values)
+        assert packed.unavailable == plain.unavailable
+        self.sensors[0]._settle()
+        (one,), (other,) = (sensor._processes.values() or [None] for sensor in self.sensors)
+        if one is not None and other is not None:
+            assert one.row() == other.row()
+        return plain.values["processes"]  # type: ignore[no-any-return]
 
 
 @given(st.binary(max_size=60), st.integers(0, 300))
-@settings(max_examples=40)
+@settings(max_examples=60)
 def test_what_is_no_line_of_a_process_is_left_to_python(junk: bytes, at: int) -> None:
-    assert native is not None
     good = f"77 (x) S {'1 ' * 11}70 8 0 0 20 0 12 0 99 10 345 0 0\n".encode()
-    fd = os.memfd_create("stat")
-    try:
-        os.write(fd, good)
-        os.pwrite(fd, junk, at)
-        (found,) = native.process_readings(ProcessReading, [(fd, 77, None, 78, 1, -1, -1)], 2, 100, 1)
-        text = os.pread(fd, 4096, 0)
-    finally:
-        os.close(fd)
-    if found is not None:
-        reading, ticks, _ = found
-        assert (ticks, reading.threads, reading.memory_bytes) == processes.counts_of(text)
+    with TwinProcesses(good[:at] + junk + good[at + len(junk) :], b"5 6 7", 78, 6) as twins:
+        twins.read(10**9)
 
 
 @given(st.integers(0, 10**12), st.integers(-5, 10**6), st.integers(1, 10**11))
 @settings(max_examples=40)
 def test_the_use_of_a_process_is_to_the_last_bit_as_python_rounds_it(before: int, ticks: int, elapsed_ns: int) -> None:
-    fd = os.memfd_create("stat")
-    try:
-        os.write(fd, f"77 (x) S {'1 ' * 10}{max(before + ticks, 0)} 0 0 0 20 0 12 0 99 10 345 0 0\n".encode())
-        sensor = ProcessSensor(Roots())
-        sensor.watch(77, 0)
-        (process,) = sensor._processes.values()
-        process.file.fd, process.last_ticks, process.last_ns = fd, before, 5
-        (reading,) = sensor.read(5 + elapsed_ns).values["processes"]
-        process.last_ticks, process.last_ns = before, 5
-        assert process.read(5 + elapsed_ns) == reading
-    finally:
-        os.close(fd)
+    line = f"77 (x) S {'1 ' * 10}{max(before + ticks, 0)} 0 0 0 20 0 12 0 99 10 345 0 0\n"
+    with TwinProcesses(line.encode(), b"", before, -1) as twins:
+        twins.read(5 + elapsed_ns)
 
 
 @given(
@@ -191,49 +245,128 @@ def test_the_use_of_a_process_is_to_the_last_bit_as_python_rounds_it(before: int
 )
 @settings(max_examples=60)
 def test_the_wait_for_a_core_is_as_python_reads_it(text: str, before: int, elapsed_ns: int) -> None:
-    stat, schedstat = os.memfd_create("stat"), os.memfd_create("schedstat")
-    try:
-        os.write(stat, f"77 (x) S {'1 ' * 10}5 0 0 0 20 0 12 0 99 10 345 0 0\n".encode())
-        os.write(schedstat, text.encode())
-        sensor = ProcessSensor(Roots())
-        sensor.watch(77, 0)
-        (process,) = sensor._processes.values()
-        process.file.fd, process.queue.fd = stat, schedstat
-        process.last_ticks, process.last_wait_ns, process.last_ns = 5, before, 5
-        (reading,) = sensor.read(5 + elapsed_ns).values["processes"]
-        wait_ns = process.last_wait_ns
-        process.last_ticks, process.last_wait_ns, process.last_ns = 5, before, 5
-        assert (process.read(5 + elapsed_ns), process.last_wait_ns) == (reading, wait_ns)
-        assert reading.run_queue_wait_percent is None or 0 <= reading.run_queue_wait_percent <= 100
-    finally:
-        os.close(stat)
-        os.close(schedstat)
+    line = f"77 (x) S {'1 ' * 10}5 0 0 0 20 0 12 0 99 10 345 0 0\n"
+    with TwinProcesses(line.encode(), text.encode(), 5, before) as twins:
+        (reading,) = twins.read(5 + elapsed_ns)
+    assert reading.run_queue_wait_percent is None or 0 <= reading.run_queue_wait_percent <= 100
 
 
 _PAIRS = st.tuples(st.integers(0, 10**7), st.sampled_from([0, 7, 10**18 - 1, 10**18, 10**25]))
 
 
+def _dev(counts: dict[str, tuple[int, int]]) -> bytes:
+    lines = [f"  {name}: {received} 1 0 0 0 0 0 0 {sent} 1 0 0 0 0 0 0" for name, (received, sent) in counts.items()]
+    return "\n".join(["Inter-|", " face |bytes", *lines, ""]).encode()
+
+
 @given(
-    st.dictionaries(st.sampled_from(["lo", "eth0", "ib0", "caf\u00e9", "veth1"]), _PAIRS),
-    st.dictionaries(st.sampled_from(["lo", "eth0", "ib0", "caf\u00e9", "veth2"]), _PAIRS),
-    st.sampled_from([0.0, 0.999991, 1.0, 3.7]),
+    st.dictionaries(st.sampled_from(["lo", "eth0", "ib0", "caf\u00e9", "veth1", "a:b"]), _PAIRS),
+    st.dictionaries(st.sampled_from(["lo", "eth0", "ib0", "caf\u00e9", "veth2", "eth"]), _PAIRS),
+    st.sampled_from([0, 999_991_000, 10**9, 3_700_000_000]),
     st.frozensets(st.sampled_from(["eth0", "ib0", "away"])),
 )
 @settings(max_examples=60)
 def test_the_rates_of_interfaces(
-    after: dict[str, tuple[int, int]], before: dict[str, tuple[int, int]], interval_s: float, used: frozenset[str]
+    before: dict[str, tuple[int, int]], after: dict[str, tuple[int, int]], interval_ns: int, used: frozenset[str]
 ) -> None:
-    assert network.rates_of(after, before, interval_s, used) == network.rates_python(after, before, interval_s, used)
+    with TemporaryDirectory() as folder:
+        twins = Twins(NetworkSensor, "proc/net/dev", Path(folder))
+        for sensor in twins.sensors:
+            sensor.used_by_training = used
+        twins.read(_dev(before))
+        twins.read(_dev(after), interval_ns)
 
 
-def test_of_very_many_interfaces_those_that_carry_most() -> None:
-    counts = {f"veth{i}": (i, 1) for i in range(1000)} | {"eth0": (0, 0), "eth1": (0, 0)}
-    used = frozenset({"eth1"})
-    assert native is not None
-    rates = native.network_rates(NetworkRate, counts, counts, 1.0, used, 32)
-    assert rates == network.rates_python(counts, counts, 1.0, used)
-    assert rates is not None
-    assert [rate.name for rate in rates[:3]] == ["eth1", "veth999", "veth998"]
+def test_of_very_many_interfaces_those_that_carry_most(tmp_path: Path) -> None:
+    """More than a page of the kernel's."""
+    counts = {f"veth{i}": (i, 1) for i in range(300)} | {"eth0": (0, 0), "eth1": (0, 0)}
+    twins = Twins(NetworkSensor, "proc/net/dev", tmp_path)
+    for sensor in twins.sensors:
+        sensor.used_by_training = frozenset({"eth1"})
+    assert [twins.read(_dev(counts)) for _ in range(3)] == [False, True, True]
+    packed = twins.sensors[0].packed(10**10).values["networks"]
+    names = [rate.name for rate in msgspec.msgpack.decode(packed, type=list[NetworkRate])]
+    assert names[:3] == ["eth1", "veth299", "veth298"] and len(names) == 32
+
+
+_SECTORS = st.sampled_from(["0", "7", "88", "123456", "9" * 17, "9" * 18, "9" * 20, "x"])
+
+
+@given(
+    st.lists(
+        st.lists(
+            st.builds(
+                "259 0 {} 1 0 {} 0 1 0 {} 0 0 {} 0 0".format, st.sampled_from(["sda", "sda1", "sdb", "dm-0"]), *[_SECTORS] * 3
+            )
+            | st.sampled_from(["", "259 0 sdb 1 2 3", "8 0 sdb"]),
+            max_size=4,
+        ),
+        min_size=2,
+        max_size=3,
+    ),
+    st.sampled_from([0, 10**9, 2_000_000_001]),
+)
+@settings(max_examples=60)
+def test_the_rates_of_disks(texts: list[list[str]], interval_ns: int) -> None:
+    with TemporaryDirectory() as folder:
+        for name in ("sda", "sdb", "loop0"):
+            (Path(folder) / "sys/block" / name).mkdir(parents=True)
+        twins = Twins(DiskSensor, "proc/diskstats", Path(folder))
+        for text in texts:
+            twins.read("\n".join(text).encode(), interval_ns)
+
+
+@given(
+    st.lists(
+        st.sampled_from(["MemTotal:", "MemAvailable:", "SwapTotal:", "SwapFree:", "Dirty:"]).flatmap(
+            lambda name: st.sampled_from([f"{name} 12 kB", f"{name}   900000000000 kB", f"{name} -4 kB", f"{name} x", name])
+        ),
+        max_size=7,
+    )
+)
+@settings(max_examples=60)
+@example(["MemTotal: 100 kB", "MemAvailable: 30 kB", "SwapTotal: 5 kB", "SwapFree: 5 kB"])
+def test_memory_and_swap(lines: list[str]) -> None:
+    with TemporaryDirectory() as folder:
+        twins = Twins(MemorySensor, "proc/meminfo", Path(folder))
+        for _ in range(2):
+            twins.read("\n".join(lines).encode())
+
+
+COUNTS = st.sampled_from(["", "0", "7", "123456789", str(2**32 - 1), str(2**33), "9" * 20, "N/A"])
+
+
+@given(st.lists(COUNTS, min_size=2, max_size=4))
+@settings(max_examples=60)
+@example(["5", "123456789", "123456799"])
+def test_ports(counts: list[str]) -> None:
+    with TemporaryDirectory() as folder:
+        counter = "sys/class/infiniband/mlx5_0/ports/1/counters/port_rcv_data"
+        twins = Twins(InfinibandSensor, counter, Path(folder))
+        (Path(folder) / counter).with_name("port_xmit_data").write_text("17\n")
+        for count in counts:
+            twins.read(count.encode())
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["0", "7", "150000000", "150123457", "262143328850", "-1", ""]), st.integers(0, 10**11)),
+        min_size=2,
+        max_size=4,
+    ),
+    st.sampled_from(["262143328850", ""]),
+    st.sampled_from(["package-0", "psys"]),
+)
+@settings(max_examples=60)
+@example([("0", 10**9), ("150000000", 10**9), ("150123457", 10**9)], "262143328850", "package-0")
+def test_rails(counts: list[tuple[str, int]], most: str, name: str) -> None:
+    with TemporaryDirectory() as folder:
+        zone = "sys/class/powercap/intel-rapl:0"
+        twins = Twins(RaplSensor, f"{zone}/energy_uj", Path(folder))
+        (Path(folder) / zone / "max_energy_range_uj").write_text(most)
+        (Path(folder) / zone / "name").write_text(name)
+        for count, after_ns in counts:
+            twins.read(count.encode(), after_ns)
 
 
 def test_a_drivers_function_is_called_with_what_it_needs() -> None:
@@ -327,7 +460,7 @@ def test_what_a_driver_told(codes: list[int], numbers: list[int]) -> None:
     answers = b"".join(struct.pack("@q8Q", code, *numbers[8 * i : 8 * i + 8]) for i, code in enumerate(codes))
     refused = any(codes)
     assert native is not None
-    found = native.values_told(answers, questions._places)
+    found = native.values_told(answers, questions.places)
     if refused:
         assert found is None
     else:
@@ -342,4 +475,90 @@ def test_a_healthy_driver_is_understood_in_machine_code() -> None:
     answers = b"".join(struct.pack("@q16I", 0, *range(16)) for _ in FAST)
     answers = answers[:-72] + bytes(72)  # no reason to throttle
     assert native is not None
-    assert native.values_told(answers, questions._places) == questions.told_python(answers)[0]
+    assert native.values_told(answers, questions.places) == questions.told_python(answers)[0]
+
+
+NUMBERS = st.sampled_from([0, 1, 2, 100, 250_000, 1 << 31, (1 << 32) - 1, 1 << 53, (1 << 63) - 1, (1 << 64) - 1])
+
+
+@given(
+    st.lists(NUMBERS | st.integers(0, 10**6), min_size=8 * len(FAST), max_size=8 * len(FAST)),
+    st.lists(NUMBERS | st.integers(0, 10**6), min_size=8 * len(FAST), max_size=8 * len(FAST)),
+    st.lists(st.sampled_from([0] * 30 + [3, 15]), min_size=len(FAST), max_size=len(FAST)),
+    st.sampled_from([None, 0.0, 50.0]),
+    st.integers(0, 5 * 10**9),
+)
+@settings(max_examples=150)
+@example([7] * (8 * len(FAST)), [9] * (8 * len(FAST)), [0] * len(FAST), None, 1_234_567_890)
+def test_what_a_driver_told_becomes_a_sample(
+    before: list[int], after: list[int], codes: list[int], sm_active: float | None, age_ns: int
+) -> None:
+    """All of it as Python makes it of the same answers, or nothing."""
+    answers, refusals = before, [0] * len(FAST)
+
+    def plain(place: int) -> Any:
+        def call(device: int, answer: Any) -> int:
+            ctypes.memmove(answer, struct.pack("@8Q", *answers[8 * place : 8 * place + 8]), 64)
+            return refusals[place]
+
+        return ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(call)
+
+    functions = [plain(place) for place in range(len(FAST))]
+    asked = b"".join(struct.pack("@qiI", ctypes.cast(function, ctypes.c_void_p).value, -1, 0) for function in functions)
+    questions = Questions(_no_driver(), 5, FAST)
+    assert native is not None
+    caller = native.Caller()
+    caller.ask([(5, asked)])
+    (heard,) = caller.wait(20.0) or [b""]
+    known, energy_before = questions.told_python(heard)[0], before[8 * [call.fields for call in FAST].index(["energy_j"])]
+    fixed = GpuReading(index=1, uuid="G", memory_clock_mhz=5.0, unavailable={"fan_percent": "no"}, sm_active_percent=sm_active)
+    shown = msgspec.structs.replace(fixed, **known | {"energy_j": 1.0, "throttle": []}, age_s={"memory_clock_mhz": 1.0})
+    program = program_of(shown, questions, 10**12 - age_ns)
+    assert program is not None
+    answers, refusals = after, codes
+    caller.again()
+    packed = caller.packed(20.0, [program], 10**12)
+    (told,) = caller.heard() if packed is not None else caller.wait(20.0) or [b""]
+    values, refused = questions.told_python(told)
+    assert bool(refused) <= (packed is None)
+    if packed is None:
+        return
+    values["energy_j"] = (values["energy_j"] - energy_before) / 1000
+    expected = msgspec.structs.replace(fixed, **values, age_s={"memory_clock_mhz": round(age_ns / 1e9, 3)})
+    assert packed == encode([expected]) and values["energy_j"] >= 0
+    assert _doubts(values | {"sm_active_percent": sm_active}, told_energy_mj(told)) == {} or not values["utilization_percent"]
+
+
+def told_energy_mj(answers: bytes) -> int:
+    place = [call.fields for call in FAST].index(["energy_j"])
+    (number,) = struct.unpack_from("@Q", answers, 72 * place + 8)
+    return int(number)
+
+
+@given(st.binary(max_size=40))
+@settings(max_examples=200)
+@example(b"\0" * 8 + b"l\xff\xff")
+@example(b"\0" * 8 + b"v\xff\xff\xff\xff")
+def test_what_is_no_program_breaks_nothing(program: bytes) -> None:
+    function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(lambda device, answer: 0)
+    assert native is not None
+    caller = native.Caller()
+    caller.ask([(5, struct.pack("@qiI", ctypes.cast(function, ctypes.c_void_p).value, -1, 0))])
+    with suppress(ValueError):
+        caller.packed(20.0, [program], 10**12)
+    assert caller.wait(20.0) is not None
+
+
+@given(st.binary(max_size=400))
+@settings(max_examples=200)
+@example(b"\0" * 56)
+def test_rows_that_are_none_break_nothing(rows: bytes) -> None:
+    assert native is not None
+    with suppress(ValueError):
+        native.process_readings(rows, 10**12, 100, 4096)
+    with suppress(ValueError):
+        native.port_rates(rows, [(b"", b"")] * (len(rows) // 32), 1.0)
+    with suppress(ValueError):
+        native.rail_readings(rows, [(b"", b"")] * (len(rows) // 40), 10**12, 2000)
+    native.core_usage(-1, rows)
+    native.network_rates(-1, rows, 1.0, rows, 32)

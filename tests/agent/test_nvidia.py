@@ -38,19 +38,33 @@ Play = Callable[..., "Player"]
 
 
 class Player:
-    """A sensor that is read once a second of the scenario's time."""
+    """A sensor that is read once a second of the scenario's time; with `packed` as for a sample that is sent on."""
 
-    def __init__(self, scenario: Scenario, sensor: NvidiaSensor) -> None:
-        self.scenario, self.sensor = scenario, sensor
+    def __init__(self, scenario: Scenario, sensor: NvidiaSensor, packed: bool) -> None:
+        self.scenario, self.sensor, self.packed = scenario, sensor, packed
         self.second = -1
         self.notices: list[str] = []
+        self.made_in_machine_code = 0
 
     def read(self, tick: int | None = None) -> Reading:
         """At the next second, or at that of `tick`."""
         self.second = self.second + 1 if tick is None else tick
         self.scenario.go_to(self.second)
-        reading = self.sensor.read(self.second * SECOND)
+        reading = self._packed(self.second * SECOND) if self.packed else self.sensor.read(self.second * SECOND)
         self.notices += [notice.text for notice in reading.notices]
+        return reading
+
+    def _packed(self, now_ns: int) -> Reading:
+        if not self.sensor.may_block():
+            self.sensor.begin(now_ns)
+        reading = self.sensor.packed(now_ns)
+        gpus = reading.values["gpus"]
+        if isinstance(gpus, msgspec.Raw):
+            self.made_in_machine_code += 1
+            values = msgspec.msgpack.decode(gpus, type=list[GpuReading])
+            assert msgspec.msgpack.encode(values) == bytes(gpus)
+            return msgspec.structs.replace(reading, values={**reading.values, "gpus": values})
+        self.sensor.shown(gpus)
         return reading
 
     def gpus(self, tick: int | None = None) -> list[GpuReading]:
@@ -80,8 +94,10 @@ def scenario(tmp_path: Path) -> Scenario:
     return Scenario(tmp_path / "scenario")
 
 
-@pytest.fixture
-def play(monkeypatch: pytest.MonkeyPatch, stub: ctypes.CDLL, library: Path, tmp_path: Path) -> Iterator[Play]:
+@pytest.fixture(params=["read", "packed"])
+def play(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, stub: ctypes.CDLL, library: Path, tmp_path: Path
+) -> Iterator[Play]:
     monkeypatch.setenv("LD_LIBRARY_PATH", str(library.parent))
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/meminfo").write_text("MemTotal:  1000 kB\nMemFree: 10 kB\nMemAvailable: 600 kB\n")
@@ -90,7 +106,7 @@ def play(monkeypatch: pytest.MonkeyPatch, stub: ctypes.CDLL, library: Path, tmp_
     def start(scenario: Scenario, answer_within_s: float = PATIENT_S, kernel_log: Path = NO_LOG) -> Player:
         monkeypatch.setenv("DISTMON_STUB_NVML", str(scenario.path))
         sensors.append(NvidiaSensor(Roots(tmp_path / "proc", tmp_path / "sys"), answer_within_s, kernel_log))
-        return Player(scenario, sensors[-1])
+        return Player(scenario, sensors[-1], request.param == "packed")
 
     yield start
     for sensor in sensors:

@@ -8,16 +8,24 @@ import sys
 import threading
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from distmon.agent.loop import Agent
 from distmon.agent.sampler import Sampler
-from distmon.agent.sensors import Source
+from distmon.agent.sensors import SOURCES, Source
 from distmon.agent.sensors.base import Reading, Roots, Sensor
+from distmon.agent.sensors.cpu import CpuSensor
+from distmon.core.codec import encode_msgpack
 from distmon.core.events import NodeSampled, PowerRail, Temperature
+
+sys.path.append(str(Path(__file__).parents[2] / "bench"))
+from host_tree import HostTree
+
 from tests.agent.trees import write
 
 SECOND = 10**9
+HOST = ("cpu", "frequency", "memory", "load", "pressure", "disks", "power")
 RECORD_WHAT_IS_OPENED = """
 import os, sys
 from pathlib import Path
@@ -181,3 +189,33 @@ def test_one_sample_alone_waits_for_a_source_that_takes_long_to_start(tmp_path: 
     threading.Timer(0.2, started.set).start()
     sampler.settle(60.0)
     assert sampler.sample(2.0).load_1m == 1.5
+
+
+def test_a_sample_that_is_sent_on_says_the_same(tmp_path: Path, clock: Clock) -> None:
+    tree = HostTree(tmp_path, range(101, 105), 3, cores=4)
+    try:
+        host = [source for source in SOURCES if source.name in HOST]
+        samplers = [Sampler("n", Roots(tree.proc, tree.sys), host, packed=packed) for packed in (False, True)]
+        for sampler in samplers:
+            sampler.network.used_by_training = frozenset({"eth0"})
+            for rank, pid in enumerate(range(101, 105)):
+                sampler.processes.watch(pid, rank)
+        for second in range(4):
+            tree.move()
+            clock.pass_time(1.0)
+            plain, packed = (sampler.sample(float(second)) for sampler in samplers)
+            assert encode_msgpack(packed) == encode_msgpack(plain)
+        raw = {name for name in plain.__struct_fields__ if isinstance(getattr(packed, name), msgspec.Raw)}
+        assert raw >= {"cores_percent", "networks", "infiniband", "processes", "power", "disks", "cores_mhz"}
+    finally:
+        tree.close()
+
+
+def test_values_that_several_sources_make_are_not_packed(tmp_path: Path) -> None:
+    write(tmp_path / "proc/stat", "cpu 1 2 3 4")
+    roots = Roots(tmp_path / "proc", tmp_path / "sys")
+    board = Told(Reading({"cores_percent": [5.0]}, {}))
+    board.fields = ("cores_percent",)
+    sampler = Sampler("n", roots, [Source("cpu", CpuSensor), source(board)], packed=True)
+    sampler.prime()
+    assert sampler.sample(1.0).cores_percent == [5.0]
