@@ -6,8 +6,8 @@ import ctypes
 import os
 import struct
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
@@ -52,6 +52,18 @@ def test_it_is_built() -> None:
 encode = msgspec.msgpack.encode
 
 
+@contextmanager
+def new_folder() -> Iterator[Path]:
+    """Sensors keep their files open as long as an agent lives; what was opened since is closed here."""
+    before = set(os.listdir("/proc/self/fd"))
+    with TemporaryDirectory() as folder:
+        yield Path(folder)
+        for name in set(os.listdir("/proc/self/fd")) - before:
+            with suppress(OSError):  # of the listing itself
+                if os.readlink(f"/proc/self/fd/{name}").startswith(folder):
+                    os.close(int(name))
+
+
 class Twins:
     """A file of the kernel and two sensors on it: what one packs in machine code has to be what the other makes in Python."""
 
@@ -77,8 +89,8 @@ class Twins:
 @example([b"cpu 1 2 3 4\ncpu0 1 1 1 1", b"cpu 10 2 3 3\ncpu1 5 5 5 5"])
 @example([b"cpu 0 0 0 0", b"cpu 12345 0 0 87655 0 0 0 0", b"cpu 12346 0 0 87655 0 0 0 0"])
 def test_the_use_of_cores(texts: list[bytes]) -> None:
-    with TemporaryDirectory() as folder:
-        twins = Twins(cpu.CpuSensor, "proc/stat", Path(folder))
+    with new_folder() as folder:
+        twins = Twins(cpu.CpuSensor, "proc/stat", folder)
         for text in texts:
             twins.read(text)
 
@@ -111,8 +123,8 @@ def test_the_use_of_cores_is_made_in_machine_code(tmp_path: Path) -> None:
 )
 @settings(max_examples=40)
 def test_lines_of_interfaces(text: bytes) -> None:
-    with TemporaryDirectory() as folder:
-        twins = Twins(NetworkSensor, "proc/net/dev", Path(folder))
+    with new_folder() as folder:
+        twins = Twins(NetworkSensor, "proc/net/dev", folder)
         for _ in range(2):
             twins.read(text)
 
@@ -269,8 +281,8 @@ def _dev(counts: dict[str, tuple[int, int]]) -> bytes:
 def test_the_rates_of_interfaces(
     before: dict[str, tuple[int, int]], after: dict[str, tuple[int, int]], interval_ns: int, used: frozenset[str]
 ) -> None:
-    with TemporaryDirectory() as folder:
-        twins = Twins(NetworkSensor, "proc/net/dev", Path(folder))
+    with new_folder() as folder:
+        twins = Twins(NetworkSensor, "proc/net/dev", folder)
         for sensor in twins.sensors:
             sensor.used_by_training = used
         twins.read(_dev(before))
@@ -308,10 +320,10 @@ _SECTORS = st.sampled_from(["0", "7", "88", "123456", "9" * 17, "9" * 18, "9" * 
 )
 @settings(max_examples=60)
 def test_the_rates_of_disks(texts: list[list[str]], interval_ns: int) -> None:
-    with TemporaryDirectory() as folder:
+    with new_folder() as folder:
         for name in ("sda", "sdb", "loop0"):
-            (Path(folder) / "sys/block" / name).mkdir(parents=True)
-        twins = Twins(DiskSensor, "proc/diskstats", Path(folder))
+            (folder / "sys/block" / name).mkdir(parents=True)
+        twins = Twins(DiskSensor, "proc/diskstats", folder)
         for text in texts:
             twins.read("\n".join(text).encode(), interval_ns)
 
@@ -327,8 +339,8 @@ def test_the_rates_of_disks(texts: list[list[str]], interval_ns: int) -> None:
 @settings(max_examples=60)
 @example(["MemTotal: 100 kB", "MemAvailable: 30 kB", "SwapTotal: 5 kB", "SwapFree: 5 kB"])
 def test_memory_and_swap(lines: list[str]) -> None:
-    with TemporaryDirectory() as folder:
-        twins = Twins(MemorySensor, "proc/meminfo", Path(folder))
+    with new_folder() as folder:
+        twins = Twins(MemorySensor, "proc/meminfo", folder)
         for _ in range(2):
             twins.read("\n".join(lines).encode())
 
@@ -340,10 +352,10 @@ COUNTS = st.sampled_from(["", "0", "7", "123456789", str(2**32 - 1), str(2**33),
 @settings(max_examples=60)
 @example(["5", "123456789", "123456799"])
 def test_ports(counts: list[str]) -> None:
-    with TemporaryDirectory() as folder:
+    with new_folder() as folder:
         counter = "sys/class/infiniband/mlx5_0/ports/1/counters/port_rcv_data"
-        twins = Twins(InfinibandSensor, counter, Path(folder))
-        (Path(folder) / counter).with_name("port_xmit_data").write_text("17\n")
+        twins = Twins(InfinibandSensor, counter, folder)
+        (folder / counter).with_name("port_xmit_data").write_text("17\n")
         for count in counts:
             twins.read(count.encode())
 
@@ -360,11 +372,11 @@ def test_ports(counts: list[str]) -> None:
 @settings(max_examples=60)
 @example([("0", 10**9), ("150000000", 10**9), ("150123457", 10**9)], "262143328850", "package-0")
 def test_rails(counts: list[tuple[str, int]], most: str, name: str) -> None:
-    with TemporaryDirectory() as folder:
+    with new_folder() as folder:
         zone = "sys/class/powercap/intel-rapl:0"
-        twins = Twins(RaplSensor, f"{zone}/energy_uj", Path(folder))
-        (Path(folder) / zone / "max_energy_range_uj").write_text(most)
-        (Path(folder) / zone / "name").write_text(name)
+        twins = Twins(RaplSensor, f"{zone}/energy_uj", folder)
+        (folder / zone / "max_energy_range_uj").write_text(most)
+        (folder / zone / "name").write_text(name)
         for count, after_ns in counts:
             twins.read(count.encode(), after_ns)
 
