@@ -54,14 +54,12 @@ encode = msgspec.msgpack.encode
 
 @contextmanager
 def new_folder() -> Iterator[Path]:
-    """Sensors keep their files open as long as an agent lives; what was opened since is closed here."""
-    before = set(os.listdir("/proc/self/fd"))
-    with TemporaryDirectory() as folder:
-        yield Path(folder)
-        for name in set(os.listdir("/proc/self/fd")) - before:
-            with suppress(OSError):  # of the listing itself
-                if os.readlink(f"/proc/self/fd/{name}").startswith(folder):
-                    os.close(int(name))
+    """Sensors keep their files open as long as an agent lives; those in the folder are closed here."""
+    with TemporaryDirectory() as name:
+        yield Path(name)
+        for descriptor in list(Path("/proc/self/fd").iterdir()):
+            if name in os.path.realpath(descriptor):
+                os.close(int(descriptor.name))
 
 
 class Twins:
