@@ -13,6 +13,7 @@ import zmq
 from distmon.core.errors import DistmonError
 from distmon.wire.context import make_context
 from distmon.wire.keys import Allowed, KeyPair
+from distmon.wire.waiting import Waiting
 
 _ENDPOINT = "inproc://zeromq.zap.01"
 _VERSION = b"1.0"
@@ -63,8 +64,8 @@ class Gate:
         if self._answers.closed:
             raise DistmonError("nobody would check the keys of viewers; start the agent again")
 
-    def watch(self, router: zmq.Socket[bytes], poller: zmq.Poller) -> zmq.Socket[bytes]:
-        """Lets a poller wake for `answer`; gives the reports of refusals at a socket, for `count`, to be closed with it.
+    def watch(self, router: zmq.Socket[bytes], waiting: Waiting) -> zmq.Socket[bytes]:
+        """Has it wait for `answer` too; gives the reports of refusals at a socket, for `count`, to be closed with it.
 
         For those it does not wake: with many strangers that would be most of what an agent does.
         """
@@ -74,7 +75,7 @@ class Gate:
         reports.setsockopt(zmq.LINGER, 0)
         reports.setsockopt(zmq.RCVHWM, _MONITOR_MARK)
         reports.connect(address)
-        poller.register(self._answers, zmq.POLLIN)
+        waiting.add(self._answers)
         return reports
 
     def answer(self) -> None:

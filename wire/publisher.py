@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from distmon.wire.gate import Gate, user_of
 from distmon.wire.older import NODE_STEPS_SINCE, for_older
 from distmon.wire.sockets import bind_router, make_room_for_strangers
 from distmon.wire.summed import in_sums
+from distmon.wire.waiting import Waiting
 
 MAX_VIEWERS = 64
 MAX_STRANGERS = 4096
@@ -105,11 +105,11 @@ class Publisher:
         except BaseException:
             self._end_context(0)
             raise
-        self._poller = zmq.Poller()
-        self._poller.register(self._router, zmq.POLLIN)
+        self._waiting = Waiting()
+        self._waiting.add(self._router)
         if gate is not None:
             make_room_for_strangers(MAX_STRANGERS)
-            self._reports = gate.watch(self._router, self._poller)
+            self._reports = gate.watch(self._router, self._waiting)
 
     def publish(self, stream: str, event: AnyEvent, *, keep: str = "") -> None:
         """Takes an event into a stream; `send` or `serve` brings it on its way.
@@ -168,12 +168,12 @@ class Publisher:
 
     def wake_on(self, descriptor: int) -> None:
         """Lets `serve` return as soon as this file descriptor can be read."""
-        self._poller.register(descriptor, zmq.POLLIN)
+        self._waiting.add_descriptor(descriptor)
 
     def serve(self, timeout_s: float) -> None:
         """Sends what is due, then waits up to `timeout_s` for viewers' requests and answers them."""
         self.send()
-        ready = self._poller.poll(math.ceil(max(0.0, timeout_s) * 1000))
+        ready = self._waiting.wait(timeout_s)
         if self._gate is not None:
             self._gate.count(self._reports)
         if ready:

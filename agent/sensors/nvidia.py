@@ -22,6 +22,7 @@ from distmon.agent.sensors.memory import kilobytes
 from distmon.agent.sensors.nvidia_calls import Handle, Nvml, in_words, is_loss
 from distmon.agent.sensors.nvidia_crew import Crew, read_all
 from distmon.agent.sensors.nvidia_device import Answer, Instance, NvidiaDevice
+from distmon.agent.sensors.nvidia_packed import read_at
 from distmon.core.events import GpuProcess, GpuReading
 
 _ANSWER_WITHIN_S = 0.02
@@ -120,12 +121,28 @@ class NvidiaSensor:
     def begin(self, now_ns: int) -> None:
         """Has the GPUs asked while others are read, where that takes no turns at Python's lock."""
         usual = self._usual
-        if usual is not None and usual.crew.round == usual.round and not self._has_logged(now_ns):
+        if usual is not None and self._is_as_before(usual) and not self._has_logged(now_ns):
             usual.crew.again(now_ns)
             self._asked, self._asked_ns = self._crews, now_ns
         elif native is not None and not self.may_block():
             self.unusual()
             self._asked, self._asked_ns = [crew for crew in self._crews if crew.ask(now_ns)], now_ns
+
+    def _is_as_before(self, usual: _Usual) -> bool:
+        """Whether no slow reading has come since, or one that says the same of all GPUs."""
+        current = usual.crew.round
+        if current is None or current == usual.round:
+            return current is not None
+        programs: list[bytes] = []
+        for row, program in zip(self._in_order(), usual.programs, strict=True):
+            taken_ns = row.device.slow_taken_ns if row.device is not None else None
+            if row.device is None or row.last is None or taken_ns is None or not row.device.says_again(row.last):
+                return False
+            row.last.slow_taken_ns = taken_ns
+            programs.append(read_at(program, taken_ns))
+        usual.round, usual.programs = current, programs
+        usual.slow_due_ns = min([device.slow_due_ns for device in usual.crew.devices])
+        return True
 
     def packed(self, now_ns: int) -> Reading:
         """As `read`, in machine code where all GPUs say the usual."""

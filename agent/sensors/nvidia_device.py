@@ -86,7 +86,8 @@ class NvidiaDevice:
         """Field of a counter -> its last value and when."""
         self._slow_values: dict[str, Any] = {}
         self._slow_reasons: dict[str, str] = dict.fromkeys(_SLOW_FIELDS, _NOT_ASKED_YET)
-        self._slow_taken_ns: int | None = None
+        self.slow_taken_ns: int | None = None
+        """When the slow values were asked for that it gives now."""
         self._slow_readings = 0
         self.slow_due_ns = 0
         """When it is time for `read_slow`, unless it is lost."""
@@ -112,9 +113,14 @@ class NvidiaDevice:
         """What makes a reading such as this one, with slow values of that time, of answers to `questions`; None where more than
         their numbers can change."""
         shares_memory = self._never.get(_MEMORY[0]) == NOT_REPORTED
-        if slow_taken_ns is None or slow_taken_ns != self._slow_taken_ns or shares_memory or self.questions() is None:
+        if slow_taken_ns is None or slow_taken_ns != self.slow_taken_ns or shares_memory or self.questions() is None:
             return None
         return None if self._questions is None else program_of(shown, self._questions, slow_taken_ns)
+
+    def says_again(self, last: Answer) -> bool:
+        """Whether what it says of slow things is what it said in this answer."""
+        same = self._slow_values == last.slow_values and self._slow_reasons.items() <= last.unavailable.items()
+        return same and not self._xids and self.questions() is not None
 
     def told(self, answers: bytes) -> dict[str, Any]:
         """The values in answers to `questions` that are no refusals."""
@@ -171,7 +177,7 @@ class NvidiaDevice:
         if answer.unavailable:
             answer.failure = _common_failure(answer)
             self._share_memory(answer)
-        answer.slow_taken_ns, answer.slow_values = self._slow_taken_ns, self._slow_values
+        answer.slow_taken_ns, answer.slow_values = self.slow_taken_ns, self._slow_values
         answer.unavailable = self._slow_reasons | answer.unavailable
         answer.xids, self._xids = self._xids, []
         return answer
@@ -294,7 +300,7 @@ class NvidiaDevice:
         reasons = {name: reason for name, reason in reasons.items() if values.get(name) is None}
         reasons.update([(name, _UNKNOWN) for name, value in values.items() if value is None and name not in reasons])
         self._slow_values = {name: value for name, value in values.items() if value is not None}
-        self._slow_reasons, self._slow_taken_ns = reasons, now_ns
+        self._slow_reasons, self.slow_taken_ns = reasons, now_ns
         self._slow_readings += 1
         self.slow_due_ns = now_ns + (_SECOND_AFTER_NS if self._slow_readings == 1 else _SLOW_EVERY_NS)
 

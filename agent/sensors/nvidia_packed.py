@@ -17,6 +17,8 @@ _LITERAL, _VALUE, _AGE, _NOT_ALL_THE_TIME, _SETTLED = b"l", b"v", b"a", b"n", b"
 _SINCE_LAST = "d"
 """Of a counter of thousandths."""
 _MAP = 0xDE
+_TAKEN_NS = struct.Struct("@q")
+_DOUBTED = frozenset({"utilization_percent", "sm_active_percent"})
 _encode = msgspec.msgpack.encode
 
 
@@ -28,7 +30,7 @@ def program_of(reading: GpuReading, questions: Questions, taken_ns: int) -> byte
     places = {place[0]: _place(*place) for place in questions.places}
     fields = msgspec.to_builtins(reading)
     varying = places.keys() - {"throttle"}
-    if not varying <= fields.keys() or "throttle" in fields or "all" in fields.get("age_s", {}):
+    if not varying <= fields.keys() or "throttle" in fields or "all" in reading.age_s or _DOUBTED & reading.notes.keys():
         return None
     # msgspec goes by how many fields there could be.
     parts = [_literal(struct.pack(">BH", _MAP, len(fields))), *_checks(reading, places)]
@@ -40,7 +42,12 @@ def program_of(reading: GpuReading, questions: Questions, taken_ns: int) -> byte
             parts += [_literal(_encode(name)), _VALUE + places[name]]
         else:
             parts.append(_literal(_encode(name) + _encode(value)))
-    return struct.pack("@q", taken_ns) + b"".join(parts)
+    return _TAKEN_NS.pack(taken_ns) + b"".join(parts)
+
+
+def read_at(program: bytes, taken_ns: int) -> bytes:
+    """The same where the slow values, read anew, are what they were."""
+    return _TAKEN_NS.pack(taken_ns) + program[_TAKEN_NS.size :]
 
 
 def _checks(reading: GpuReading, places: dict[str, bytes]) -> Iterator[bytes]:

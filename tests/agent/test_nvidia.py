@@ -71,6 +71,12 @@ class Player:
         gpus: list[GpuReading] = self.read(tick).values["gpus"]
         return gpus
 
+    def settle(self) -> None:
+        """Until the slow things are read that were due."""
+        for crew in self.sensor._crews:
+            while crew._orders != crew._through:
+                threading.Event().wait(0.001)
+
     def until(self, found: Callable[[list[GpuReading]], bool]) -> list[GpuReading]:
         """Reads second by second; a thread that was held needs a moment of real time to be back."""
         gpus = self.gpus()
@@ -326,6 +332,39 @@ def test_gpus_are_asked_slow_things_at_one_wake_up_where_that_is_quick(
     for second in range(9):
         gpus = player.gpus(second)
     assert (len({gpu.age_s["power_limit_w"] for gpu in gpus}) == 1) == at_once
+
+
+def test_what_gpus_say_in_the_usual_way_and_what_they_say_besides(scenario: Scenario, play: Play) -> None:
+    for gpu in range(3):
+        scenario.add_gpu(gpu)
+    for tick in range(2, 30):
+        scenario.answer(1, "energy_mj", 1_000_000 + 1500 * tick, tick=tick)
+        scenario.answer(2, "util", tick, 40, tick=tick)
+    scenario.answer(0, "reasons", 0x4, tick=8)
+    scenario.answer(0, "reasons", 0, tick=9)
+    scenario.answer(0, "energy_mj", 700_000, tick=15)
+    scenario.answer(0, "energy_mj", 599_999, tick=23)
+    scenario.answer(0, "energy_mj", 600_000, tick=25)
+    scenario.answer(1, "fan", 66, tick=18)
+    player = play(scenario)
+    ages: list[float] = []
+    for tick in range(30):
+        gpus = player.gpus(tick)
+        assert [gpu.state for gpu in gpus] == ["ok"] * 3 and [gpu.index for gpu in gpus] == [0, 1, 2]
+        assert gpus[0].throttle == (["power cap"] if tick == 8 else [])
+        assert gpus[2].utilization_percent == (tick if tick > 1 else 92)
+        assert gpus[1].energy_j == (None if tick == 0 else 0.0 if tick == 1 else 3.0 if tick == 2 else 1.5)
+        assert ("energy_j" in gpus[0].unavailable) == (tick in (0, 15, 23))
+        assert ("utilization_percent" in gpus[0].notes) == (tick in (23, 24))
+        ages.append(max(gpus[0].age_s.values(), default=0.0))
+        player.settle()
+    assert max(ages) == 5.0 and ages[-10:].count(1.0) == 2
+    assert gpus[1].fan_percent == 66 and gpus[0].fan_percent == 55
+    if player.packed:
+        # The others: the first, those with something out of the ordinary, and those after a slow reading that told something new.
+        assert player.made_in_machine_code >= 18
+    else:
+        assert player.made_in_machine_code == 0
 
 
 def split(scenario: Scenario, index: int) -> None:
