@@ -12,9 +12,12 @@
 #include <structmember.h>
 
 #include <dlfcn.h>
+#include <setjmp.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -745,30 +748,91 @@ static uint32_t *pack_table(TableHead *head, uint32_t *numbers, const char *slot
     return end;
 }
 
-/* As ring.py packs it. */
+/* As ring.py packs it. `memory` is where the file is mapped, 0 where it is not. */
 typedef struct {
-    int64_t descriptor, header_size, head_at, capacity, record_size;
+    int64_t descriptor, header_size, head_at, capacity, record_size, memory;
     uint64_t cursor;
 } Ring;
 
-/* How many records were ever written, and when the writer closed the ring. */
+/* Where a copy out of a mapped ring goes on when the file has become shorter meanwhile, which the kernel tells by a signal. */
+static _Thread_local sigjmp_buf cut_short;
+static _Thread_local volatile sig_atomic_t copying;
+static struct sigaction handled_before;
+
+static void on_bus_error(int number, siginfo_t *info, void *context) {
+    (void)context;
+    if (copying)
+        siglongjmp(cut_short, 1);
+    (void)info;
+    /* Not of ours: it comes again at once, and is met as it would have been. */
+    sigaction(number, &handled_before, NULL);
+}
+
+/* Copies so many bytes of the file; whether they were there. What is mapped costs no call of the kernel, and what such a call touches of
+   every file has left the caches of an agent that slept for a second. */
+static int copy_from(const Ring *ring, void *into, size_t size, int64_t at) {
+    if (ring->memory == 0)
+        return pread((int)ring->descriptor, into, size, (off_t)at) == (ssize_t)size;
+    if (sigsetjmp(cut_short, 0) != 0) {
+        copying = 0;
+        return 0;
+    }
+    copying = 1;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    memcpy(into, (const char *)(uintptr_t)ring->memory + at, size);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    copying = 0;
+    return 1;
+}
+
+/* How many records were ever written, and when the writer closed the ring. What was read before is not read after, nor the reverse. */
 static int read_ends(const Ring *ring, uint64_t ends[2]) {
-    return pread((int)ring->descriptor, ends, 2 * sizeof ends[0], ring->head_at) == 2 * (ssize_t)sizeof ends[0] ? 0 : -1;
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    int read = copy_from(ring, ends, 2 * sizeof ends[0], ring->head_at) ? 0 : -1;
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    return read;
 }
 
 /* Whether the slots of `count` records from the cursor on were read as the writer left them. */
 static int copy_slots(char *copied, const Ring *ring, uint64_t count) {
+    enum { FAR = 1 << 16 };
     uint64_t capacity = (uint64_t)ring->capacity, size = (uint64_t)ring->record_size, begin = ring->cursor % capacity;
     uint64_t tail = begin + count > capacity ? capacity - begin : count;
     uint64_t ends[2];
-    int file = (int)ring->descriptor;
-    off_t slots = ring->header_size;
-    if (pread(file, copied, tail * size, slots + (off_t)(begin * size)) != (ssize_t)(tail * size))
+    if (!copy_from(ring, copied, tail * size, ring->header_size + (int64_t)(begin * size)))
         return 0;
-    if (tail < count && pread(file, copied + tail * size, (count - tail) * size, slots) != (ssize_t)((count - tail) * size))
+    if (tail < count && !copy_from(ring, copied + tail * size, (count - tail) * size, ring->header_size))
         return 0;
+    /* What was read long ago need not count as this process's memory. */
+    if (ring->memory != 0 && begin * size / FAR != (begin + count) * size / FAR)
+        madvise((void *)(uintptr_t)ring->memory, (size_t)(ring->header_size + (int64_t)(capacity * size)), MADV_DONTNEED);
     /* The slot of record `head` may already be in the writer's hands, and with it the one a lap before. */
     return read_ends(ring, ends) == 0 && ends[0] < ring->cursor + capacity;
+}
+
+/* For reading alone: the address, 0 where that cannot be. */
+static PyObject *map_ring(PyObject *module, PyObject *args) {
+    static int handles;
+    int descriptor;
+    Py_ssize_t size;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "in", &descriptor, &size))
+        return NULL;
+    struct sigaction action = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO | SA_NODEFER};
+    if (!handles && sigaction(SIGBUS, &action, &handled_before) == 0)
+        handles = 1;
+    void *memory = handles && size > 0 ? mmap(NULL, (size_t)size, PROT_READ, MAP_SHARED, descriptor, 0) : MAP_FAILED;
+    return PyLong_FromLongLong(memory == MAP_FAILED ? 0 : (long long)(uintptr_t)memory);
+}
+
+static PyObject *unmap_ring(PyObject *module, PyObject *args) {
+    long long memory;
+    Py_ssize_t size;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "Ln", &memory, &size))
+        return NULL;
+    munmap((void *)(uintptr_t)memory, (size_t)size);
+    Py_RETURN_NONE;
 }
 
 /* How many records are new, where a table could hold them; -1 otherwise. */
@@ -881,6 +945,7 @@ static PyObject *node_table_of(const Ring *rings, const TableHead *heads, const 
 /* NULL without an error where they do not go together. */
 static PyObject *read_node(const Ring *rings, const Py_ssize_t *counts, Py_ssize_t size, uint32_t *numbers, char *slots) {
     TableHead heads[MOST_RINGS];
+    heads[0] = (TableHead){0};
     uint32_t *end = pack_tables(heads, counts, numbers, slots, rings, size);
     if (end == NULL || !count_from_first(heads, counts, numbers, size))
         return NULL;
@@ -920,6 +985,8 @@ static PyObject *read_tables(PyObject *module, PyObject *args) {
 static PyMethodDef functions[] = {
     {"read_table", read_table, METH_VARARGS, "read_table(ring, most): new steps of a ring; see ring.py."},
     {"read_tables", read_tables, METH_VARARGS, "read_tables(places, cursors, most): new steps of several rings, together; see ring.py."},
+    {"map_ring", map_ring, METH_VARARGS, "map_ring(descriptor, size): where it is mapped, 0 where it cannot be."},
+    {"unmap_ring", unmap_ring, METH_VARARGS, "unmap_ring(memory, size): the reverse."},
     {"step_columns", step_columns, METH_VARARGS,
      "step_columns(copied, record_size, first_sequence): the numbers of whole steps, by column; None if other records are among them."},
     {NULL, NULL, 0, NULL},

@@ -1,7 +1,7 @@
 """The ring file: how a training process hands its timings over without waiting for anybody.
 
 One file per worker process, `<pid>-<start ticks>.ring`, in a private directory that the agent made. The trainer maps
-it and stores fixed-size records; the agent copies them with `pread`. Nobody locks, wakes or waits for anybody, and
+it and stores fixed-size records; the agent copies them. Nobody locks, wakes or waits for anybody, and
 records survive `kill -9` of either side. What the writer overtook is counted exactly, what is torn is never believed.
 
 Layout: a header page (HEADER, then `head` = records ever written, then the closing time), then `capacity` slots of
@@ -59,7 +59,7 @@ _STEP_SLOT = struct.Struct("@QqHHqiiqqqqqqiH")
 _STEP_SIZE = _STEP_SLOT.size - _SLOT.size
 _SPAN = struct.Struct("@qq")
 _MIN_RECORD_SIZE = _STEP_SLOT.size
-_PLACE = struct.Struct("@5q")
+_PLACE = struct.Struct("@6q")
 _CURSOR = struct.Struct("@Q")
 
 if hasattr(time, "monotonic_ns"):
@@ -394,7 +394,10 @@ class RingReader:
             os.close(self._fd)
             raise
         self._rows = struct.Struct(f"{_STEP_SLOT.format}{self.header.record_size - _STEP_SLOT.size}x")
-        self._place = _PLACE.pack(self._fd, HEADER_SIZE, _HEAD_AT, self.header.capacity, self.header.record_size)
+        capacity, size = self.header.capacity, self.header.record_size
+        self._length = HEADER_SIZE + capacity * size
+        self._memory = 0 if native is None else native.map_ring(self._fd, self._length)
+        self._place = _PLACE.pack(self._fd, HEADER_SIZE, _HEAD_AT, capacity, size, self._memory)
         self._cursor = 0
         self._doubtful = -1
         self._parts: List[bytes] = []
@@ -482,9 +485,11 @@ class RingReader:
 
     def close(self) -> None:
         """Let go of the file."""
+        if self._memory and native is not None:
+            native.unmap_ring(self._memory, self._length)
         if self._fd >= 0:
             os.close(self._fd)
-            self._fd = -1
+        self._fd, self._memory, self._place = -1, 0, b""
 
     def _ends(self) -> Tuple[int, int]:
         """How many records were ever written, and when the writer closed the ring (0: it has not)."""

@@ -215,6 +215,56 @@ def test_a_shortened_ring_is_refused(directory: str) -> None:
         RingReader(writer.path)
 
 
+def _tables(readers: list[RingReader]) -> "ring.NodeTable | None":
+    cursors = b"".join(reader._cursor.to_bytes(8, sys.byteorder) for reader in readers)
+    return ring.read_tables(b"".join(reader.place for reader in readers), cursors, 10_000)
+
+
+@pytest.mark.parametrize("left", [0, 100, 4096, 4096 + 128 * 70])
+def test_a_ring_that_is_cut_while_it_is_read_ends_nothing(directory: str, left: int) -> None:
+    """What is mapped and no longer there is told by a signal, SIGBUS."""
+    whole, cut = (RingWriter.create(directory, capacity=256) for _ in range(2))
+    readers = [RingReader(writer.path) for writer in (whole, cut)]
+    assert all(reader._memory for reader in readers)
+    for writer in (whole, cut):
+        _write_steps(writer, 0, 90)
+    found = _tables(readers)
+    assert found is not None and found.steps == [90, 90]
+    os.truncate(cut.path, left)
+    assert _tables(readers) is None and readers[1].read_table(10_000) in (None, ring.NOTHING_NEW)
+    assert _tables(readers[:1]) is not None
+    assert len(readers[1].read()) < 90
+
+
+def test_the_signal_of_others_ends_the_process_as_ever(directory: str) -> None:
+    program = (
+        "import ctypes, mmap, os, sys\n"
+        "from distmon.probe.ring import RingReader, RingWriter\n"
+        "reader = RingReader(RingWriter.create(sys.argv[1]).path)\n"
+        "file = os.memfd_create('gone')\n"
+        "os.ftruncate(file, 4096)\n"
+        "memory = mmap.mmap(file, 4096)\n"
+        "os.ftruncate(file, 0)\n"
+        "print('before', flush=True)\n"
+        "memory[0]\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program, directory], capture_output=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout) == (-signal.SIGBUS, b"before\n")
+
+
+def test_what_was_read_long_ago_is_no_part_of_the_readers_memory(directory: str) -> None:
+    writer = RingWriter.create(directory)
+    reader = RingReader(writer.path)
+    for first in range(0, 32_768, 512):
+        _write_steps(writer, first, first + 512)
+        table = reader.read_table(10_000)
+        assert table is not None and (table.first_step, table.steps) == (first, 512)
+    lines = Path("/proc/self/smaps").read_text().splitlines()
+    shared = [i for i, line in enumerate(lines) if line.startswith(f"{reader._memory:x}-")]
+    resident_kb = int(next(line for line in lines[shared[0] :] if line.startswith("Rss:")).split()[1])
+    assert resident_kb <= 256 < reader.header.capacity * reader.header.record_size / 1024
+
+
 def test_links_and_open_directories_are_refused(directory: str, tmp_path: Path) -> None:
     writer = RingWriter.create(directory, capacity=16)
     link = tmp_path / "link.ring"
