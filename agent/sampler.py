@@ -6,7 +6,6 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from typing import Any
 
 from msgspec import Raw
@@ -229,9 +228,11 @@ class _Threaded:
             self._wanted.release()
         else:
             # Read in this thread, for waking another one costs more than most readings; last, if it asks a driver meanwhile.
-            with suppress(Exception):  # what fails here fails in the reading too, where it is told
-                self._begin(now_ns)
             self._begun = True
+            try:
+                self._begin(now_ns)
+            except Exception:
+                return  # what fails here fails in the reading too, where it is told
 
     def wait(self, deadline: float) -> None:
         """For the answer to what was asked, until `deadline` (time.monotonic) at the latest."""

@@ -59,7 +59,9 @@ class CpuSensor:
         if found is None:
             return self.read(now_ns)
         self._last, total, cores = found
-        return _reading(None if total == NIL else Raw(total), Raw(cores))
+        if total == NIL:
+            return _reading(None, Raw(cores))
+        return Reading({"cpu_percent": Raw(total), "cores_percent": Raw(cores)}, {})
 
 
 def _reading(total: object, cores: object) -> Reading:

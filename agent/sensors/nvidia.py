@@ -121,18 +121,17 @@ class NvidiaSensor:
     def begin(self, now_ns: int) -> None:
         """Has the GPUs asked while others are read, where that takes no turns at Python's lock."""
         usual = self._usual
-        if usual is not None and self._is_as_before(usual) and not self._has_logged(now_ns):
+        if usual is not None and (usual.crew.round == usual.round or self._says_again(usual)) and not self._has_logged(now_ns):
             usual.crew.again(now_ns)
             self._asked, self._asked_ns = self._crews, now_ns
         elif native is not None and not self.may_block():
             self.unusual()
             self._asked, self._asked_ns = [crew for crew in self._crews if crew.ask(now_ns)], now_ns
 
-    def _is_as_before(self, usual: _Usual) -> bool:
-        """Whether no slow reading has come since, or one that says the same of all GPUs."""
-        current = usual.crew.round
-        if current is None or current == usual.round:
-            return current is not None
+    def _says_again(self, usual: _Usual) -> bool:
+        """Whether a slow reading that has come since says the same of all GPUs."""
+        if (current := usual.crew.round) is None:
+            return False
         programs: list[bytes] = []
         for row, program in zip(self._in_order(), usual.programs, strict=True):
             taken_ns = row.device.slow_taken_ns if row.device is not None else None
@@ -318,7 +317,7 @@ class NvidiaSensor:
 
     def _has_logged(self, now_ns: int) -> bool:
         """Whether the kernel's log says something new, or can no longer be read, where it is listened to."""
-        if (log := self._log) is None:
+        if (log := self._log) is None or now_ns < self._log_due_ns:
             return False
         self._logged += self._logged_xids(self._in_order(), now_ns)
         return bool(self._logged) or self._log is not log

@@ -63,6 +63,8 @@ class Answer(Struct):
     notes: dict[str, str] = {}
     slow_taken_ns: int | None = None
     slow_values: dict[str, Any] = {}
+    slow_reasons: dict[str, str] = {}
+    """As far as they are of slow things, what `unavailable` began with."""
     instances: list[tuple[Instance, dict[str, Any]]] = []
     xids: list[int] = []
     loss: str = ""
@@ -119,7 +121,7 @@ class NvidiaDevice:
 
     def says_again(self, last: Answer) -> bool:
         """Whether what it says of slow things is what it said in this answer."""
-        same = self._slow_values == last.slow_values and self._slow_reasons.items() <= last.unavailable.items()
+        same = self._slow_values == last.slow_values and self._slow_reasons == last.slow_reasons
         return same and not self._xids and self.questions() is not None
 
     def told(self, answers: bytes) -> dict[str, Any]:
@@ -178,7 +180,7 @@ class NvidiaDevice:
             answer.failure = _common_failure(answer)
             self._share_memory(answer)
         answer.slow_taken_ns, answer.slow_values = self.slow_taken_ns, self._slow_values
-        answer.unavailable = self._slow_reasons | answer.unavailable
+        answer.slow_reasons, answer.unavailable = self._slow_reasons, self._slow_reasons | answer.unavailable
         answer.xids, self._xids = self._xids, []
         return answer
 
