@@ -605,7 +605,7 @@ static PyObject *whole_numbers(PyObject *module, PyObject *descriptors) {
    may hold anything. */
 static int counts_of_process(const char *at, const char *end, int64_t counts[3]) {
     enum { USER = 11, KERNEL = 12, THREADS = 17, PAGES = 21, COLUMNS = 22 };
-    int64_t columns[COLUMNS] = {0};
+    int64_t wanted[COLUMNS] = {0};
     const char *bracket = end;
     while (bracket > at && bracket[-1] != ')')
         bracket--;
@@ -616,15 +616,15 @@ static int counts_of_process(const char *at, const char *end, int64_t counts[3])
         const char *number = at;
         if (at == end)
             return 0;
-        columns[column] = number_at(&number, end);
-        if (number == end || !is_space(*number))
-            columns[column] = -1;
+        if (column != USER && column != KERNEL && column != THREADS && column != PAGES)
+            continue;
+        wanted[column] = number_at(&number, end);
+        if (wanted[column] < 0 || number == end || !is_space(*number))
+            return 0;
     }
-    if (columns[USER] < 0 || columns[KERNEL] < 0 || columns[THREADS] < 0 || columns[PAGES] < 0)
-        return 0;
-    counts[0] = columns[USER] + columns[KERNEL];
-    counts[1] = columns[THREADS];
-    counts[2] = columns[PAGES];
+    counts[0] = wanted[USER] + wanted[KERNEL];
+    counts[1] = wanted[THREADS];
+    counts[2] = wanted[PAGES];
     return 1;
 }
 

@@ -810,18 +810,21 @@ static int copy_slots(char *copied, const Ring *ring, uint64_t count) {
     return read_ends(ring, ends) == 0 && ends[0] < ring->cursor + capacity;
 }
 
-/* For reading alone: the address, 0 where that cannot be. */
+/* For reading alone: the address, 0 where that cannot be. What comes after the header is a mapping of its own, or the kernel would map
+   some of it wherever the header is looked at. */
 static PyObject *map_ring(PyObject *module, PyObject *args) {
     static int handles;
     int descriptor;
-    Py_ssize_t size;
+    Py_ssize_t size, header_size;
     (void)module;
-    if (!PyArg_ParseTuple(args, "in", &descriptor, &size))
+    if (!PyArg_ParseTuple(args, "inn", &descriptor, &size, &header_size))
         return NULL;
     struct sigaction action = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO | SA_NODEFER};
     if (!handles && sigaction(SIGBUS, &action, &handled_before) == 0)
         handles = 1;
-    void *memory = handles && size > 0 ? mmap(NULL, (size_t)size, PROT_READ, MAP_SHARED, descriptor, 0) : MAP_FAILED;
+    void *memory = handles && size > header_size ? mmap(NULL, (size_t)size, PROT_READ, MAP_SHARED, descriptor, 0) : MAP_FAILED;
+    if (memory != MAP_FAILED)
+        madvise((char *)memory + header_size, (size_t)(size - header_size), MADV_RANDOM);
     return PyLong_FromLongLong(memory == MAP_FAILED ? 0 : (long long)(uintptr_t)memory);
 }
 
@@ -985,7 +988,7 @@ static PyObject *read_tables(PyObject *module, PyObject *args) {
 static PyMethodDef functions[] = {
     {"read_table", read_table, METH_VARARGS, "read_table(ring, most): new steps of a ring; see ring.py."},
     {"read_tables", read_tables, METH_VARARGS, "read_tables(places, cursors, most): new steps of several rings, together; see ring.py."},
-    {"map_ring", map_ring, METH_VARARGS, "map_ring(descriptor, size): where it is mapped, 0 where it cannot be."},
+    {"map_ring", map_ring, METH_VARARGS, "map_ring(descriptor, size, header_size): where it is mapped, 0 where it cannot be."},
     {"unmap_ring", unmap_ring, METH_VARARGS, "unmap_ring(memory, size): the reverse."},
     {"step_columns", step_columns, METH_VARARGS,
      "step_columns(copied, record_size, first_sequence): the numbers of whole steps, by column; None if other records are among them."},

@@ -396,7 +396,7 @@ class RingReader:
         self._rows = struct.Struct(f"{_STEP_SLOT.format}{self.header.record_size - _STEP_SLOT.size}x")
         capacity, size = self.header.capacity, self.header.record_size
         self._length = HEADER_SIZE + capacity * size
-        self._memory = 0 if native is None else native.map_ring(self._fd, self._length)
+        self._memory = 0 if native is None else native.map_ring(self._fd, self._length, HEADER_SIZE)
         self._place = _PLACE.pack(self._fd, HEADER_SIZE, _HEAD_AT, capacity, size, self._memory)
         self._cursor = 0
         self._doubtful = -1
