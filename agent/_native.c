@@ -609,7 +609,7 @@ static int counts_of_process(const char *at, const char *end, int64_t counts[3])
     const char *bracket = end;
     while (bracket > at && bracket[-1] != ')')
         bracket--;
-    if (bracket == at)
+    if (bracket == at || bracket == end || *bracket != ' ')
         return 0;
     at = skip_spaces(bracket, end);
     for (int column = 0; column < COLUMNS; column++, at = skip_spaces(skip_word(at, end), end)) {

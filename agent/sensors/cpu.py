@@ -14,6 +14,8 @@ _NOT_YET = "no time has passed on the kernel's counters"
 _WHOLE_NODE = b"cpu "
 _AFTER_CORES = b"\nintr"
 _ABSENT = -1
+_MOST_CORES = 8191
+"""Linux has no more."""
 _LINE = rb"^cpu(\d*) +(\d[\d ]*)"
 
 Ticks = dict[int, tuple[int, int]]
@@ -80,18 +82,19 @@ def _unpacked(packed: bytes) -> Ticks:
 
 
 def parse(text: bytes) -> Ticks:
-    """Lines that are not as they have always been are passed over."""
+    """Lines that are not as they have always been are passed over, as are those of cores that no machine has."""
     # What follows the cores' lines is one of thousands of numbers on a large machine.
     end = text.find(_AFTER_CORES)
     lines = text[: end if end >= 0 else len(text)]
     try:
         # Written as JSON, the table is read in C: on a large machine this is a third of the time of line by line.
         rows = lines.removeprefix(_WHOLE_NODE).lstrip().replace(b"\ncpu", b"],[").replace(b" ", b",")
-        table = _table.decode(b"[[-1," + rows + b"]]" if lines.startswith(_WHOLE_NODE) else b"")
+        is_usual = lines.startswith(_WHOLE_NODE) and lines.count(b"\n") == lines.count(b"\ncpu")
+        table = _table.decode(b"[[-1," + rows + b"]]" if is_usual else b"")
     except msgspec.MsgspecError:
         found = ([int(core or -1), *map(int, numbers.split()[:8])] for core, numbers in re.findall(_LINE, lines, re.MULTILINE))
         table = [_Core(*columns) for columns in found if len(columns) > 4]
-    return {core.number: _idle_and_total(core) for core in table}
+    return {core.number: _idle_and_total(core) for core in table if core.number < _MOST_CORES}
 
 
 def _idle_and_total(core: _Core) -> tuple[int, int]:

@@ -15,6 +15,12 @@ import msgspec
 import zstandard
 
 from distmon.agent.segments import Commit, Scan, encode
+from distmon.agent.sensors.base import Reading, Roots
+from distmon.agent.sensors.cpu import CpuSensor
+from distmon.agent.sensors.disks import DiskSensor
+from distmon.agent.sensors.memory import MemorySensor
+from distmon.agent.sensors.network import NetworkSensor
+from distmon.agent.sensors.processes import ProcessSensor
 from distmon.agent.together import together
 from distmon.core.codec import BadEvent, decode_batch, decode_json, encode_batch, encode_json, encode_msgpack
 from distmon.core.errors import DistmonError
@@ -62,6 +68,18 @@ JTOP = b'{"cpu":[{"user":1,"idle":97}],"power":{"rail":{"VDD":{"power":1405}},"t
 SMI = b"<nvidia_smi_log><gpu id='0'><uuid>GPU-1</uuid><utilization><gpu_util>5 %</gpu_util></utilization></gpu></nvidia_smi_log>"
 NVPMODEL = b"NV Power Mode: MODE_15W\n2\n"
 OPTIONS = ImportOptions(session_id="s", distmon_version="0", host="board", start=100.0)
+STAT = b"cpu  90 1 30 400 5 0 1 0 0 0\ncpu0 45 1 15 200 5 0 1 0 0 0\ncpu2 45 0 15 200 0 0 0 0 0 0\nintr 5 0\n"
+MEMINFO = b"MemTotal: 900 kB\nMemAvailable:  300 kB\nSwapTotal: 10 kB\nSwapFree:   7 kB\n"
+DISKSTATS = b"8 0 sda 1 0 20 0 1 0 30 0 0 40 0\n8 1 sda1 1 0 2 0 1 0 3 0 0 4 0\n259 0 nvme0n1 1 0 5 0 1 0 6 0 0 7\n"
+NET_DEV = b" face |bytes\n  eth0: 700 1 0 0 0 0 0 0 800 1 0\n    lo: 50 1 0 0 0 0 0 0 50 1\nib0: 0 0 0 0 0 0 0 0 0\n"
+PROCESS = b"7 (py) x) R " + b"1 " * 10 + b"70 8 0 0 20 0 12 0 99 10 345 0 0\n"
+KERNEL_FILES: list[tuple[Any, str, bytes]] = [
+    (CpuSensor, "proc/stat", STAT),
+    (MemorySensor, "proc/meminfo", MEMINFO),
+    (DiskSensor, "proc/diskstats", DISKSTATS),
+    (NetworkSensor, "proc/net/dev", NET_DEV),
+    (ProcessSensor, "proc/7/stat", PROCESS),
+]
 ODD: list[Any] = [None, True, -1, 0, 1, 2**63 - 1, -(2**63), 2**64 - 1, 1e308, -1e308, 1e-308, float("nan"), float("inf")]
 ODD += [10**12, 10**15, -(10**15), 1e11, "", "\x1b[2J", "\u202e[red]", "x" * 5000, [], {}, [[[[]]]], b"\xff"]
 _FLIPS = b"\x00\x01\x7f\x80\x90\xc0\xc1\xd9\xdb\xdd\xdf\xff"
@@ -172,6 +190,42 @@ def programs(dice: random.Random) -> None:
     power_mode(mutated(NVPMODEL, dice).decode("utf-8", "replace"))
 
 
+def kernel_files(dice: random.Random) -> None:
+    """What the agent reads at every sample: machine code makes of it what Python makes, or leaves it to Python."""
+    kind, path, text = dice.choice(KERNEL_FILES)
+    if path not in _SENSORS:
+        folder = Path(_FOLDER.name) / kind.__name__
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        for disk in ("sda", "nvme0n1"):
+            (folder / "sys/block" / disk).mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(text)
+        _SENSORS[path] = [kind(Roots(folder / "proc", folder / "sys")) for _ in range(2)]
+        for sensor in _SENSORS[path]:
+            if isinstance(sensor, ProcessSensor):
+                sensor.watch(7, 0)
+    packed, plain = _SENSORS[path]
+    for content in (mutated(text, dice), mutated(text, dice)):
+        (Path(_FOLDER.name) / kind.__name__ / path).write_bytes(content)
+        _NOW_NS[0] += dice.randrange(2 * 10**9)
+        said = [_said(ask, _NOW_NS[0]) for ask in (packed.packed, plain.read)]
+        assert said[0] == said[1], (content, said)
+    if isinstance(packed, ProcessSensor):
+        for sensor in (packed, plain):
+            sensor.watch(7, 0)  # one whose file made no sense is given up
+
+
+def _said(ask: Callable[[int], Reading], now_ns: int) -> object:
+    try:
+        reading = ask(now_ns)
+    except (ValueError, IndexError) as error:
+        return type(error)
+    return {name: msgspec.msgpack.encode(value) for name, value in reading.values.items()}, reading.unavailable
+
+
+_SENSORS: dict[str, list[Any]] = {}
+_NOW_NS = [0]
+
+
 def segment(dice: random.Random) -> None:
     """An agent's journal: what is found is whole, in order, and within the file."""
     data = mutated(SEGMENT, dice)
@@ -218,5 +272,8 @@ def _put_odd(value: Any, dice: random.Random) -> None:
 
 TARGETS: dict[str, Callable[[random.Random], None]] = {
     target.__name__: target
-    for target in (header, body, request, line, session_file, tegrastats, timeline, programs, segment, odd_values)
+    for target in (
+        *(header, body, request, line, session_file, tegrastats, timeline, programs),
+        *(segment, kernel_files, odd_values),
+    )
 }
