@@ -651,6 +651,36 @@ static int64_t number_in_file(long long descriptor) {
     return skip_spaces(at, text + size) == text + size ? number : -1;
 }
 
+/* Of files of a number above zero each, in thousandths: what stands before each, in msgpack, and the number. */
+static PyObject *thousandths(PyObject *module, PyObject *args) {
+    PyObject *descriptors, *heads;
+    Out out = {0};
+    int64_t number = 1;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "O!O!", &PyList_Type, &descriptors, &PyList_Type, &heads))
+        return NULL;
+    Py_ssize_t count = PyList_Size(descriptors);
+    if (PyList_Size(heads) != count) {
+        PyErr_SetString(PyExc_ValueError, "not as many files as there should be");
+        return NULL;
+    }
+    put_list(&out, (uint64_t)count);
+    for (Py_ssize_t i = 0; i < count && number > 0 && !PyErr_Occurred(); i++) {
+        char *head;
+        Py_ssize_t size;
+        if (PyBytes_AsStringAndSize(PyList_GetItem(heads, i), &head, &size) < 0)
+            break;
+        put(&out, head, (size_t)size);
+        number = number_in_file(PyLong_AsLong(PyList_GetItem(descriptors, i)));
+        put_float(&out, (double)number / 1000);
+    }
+    if (number <= 0 && !PyErr_Occurred()) {
+        PyMem_Free(out.bytes);
+        Py_RETURN_NONE;
+    }
+    return taken(&out);
+}
+
 /* As the sensors keep it between two samples: bytes of so many 64-bit integers for each. A copy, NULL with an error set, or where it
    is not that. */
 static int64_t *kept_numbers(const char *bytes, Py_ssize_t size, Py_ssize_t count, Py_ssize_t width) {
@@ -1335,6 +1365,7 @@ static PyMethodDef functions[] = {
     {"disk_rates", disk_rates, METH_VARARGS, "Of /proc/diskstats and its last text: its text, the disks; see disks.py."},
     {"memory_bytes", memory_bytes, METH_O, "Of /proc/meminfo: memory used and in all, swap used and in all."},
     {"whole_numbers", whole_numbers, METH_O, "The number that each of the open files holds."},
+    {"thousandths", thousandths, METH_VARARGS, "Of open files and what stands before each: that and their numbers; see frequency.py."},
     {"port_rates", port_rates, METH_VARARGS, "Of InfiniBand ports and their last counts: their counts, the ports; see infiniband.py."},
     {"rail_readings", rail_readings, METH_VARARGS, "Of RAPL's zones and their last counts: their counts, the rails; see power.py."},
     {"process_readings", process_readings, METH_VARARGS, "Of processes as last read: as read now, the readings; see processes.py."},

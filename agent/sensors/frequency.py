@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from msgspec import Raw
+
+from distmon.agent.machine_code import native
 from distmon.agent.sensors.base import KernelFile, Reading, Roots, whole_numbers
 
 _LIST_AGAIN_NS = 60 * 10**9
@@ -28,6 +31,14 @@ class FrequencySensor:
         if not any(clocks):
             return Reading({"cores_mhz": []}, {"cores_mhz": _ABSENT})
         return Reading({"cores_mhz": clocks}, {})
+
+    def packed(self, now_ns: int) -> Reading:
+        """As `read`, in machine code where that was built and all cores are on."""
+        if native is not None and self._files and self._listed_ns is not None and now_ns - self._listed_ns <= _LIST_AGAIN_NS:
+            clocks = native.thousandths([file.fd for file in self._files], [b""] * len(self._files))
+            if clocks is not None:
+                return Reading({"cores_mhz": Raw(clocks)}, {})
+        return self.read(now_ns)
 
     def _list(self) -> None:
         for file in self._files:

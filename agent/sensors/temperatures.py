@@ -6,7 +6,10 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from distmon.agent.sensors.base import KernelFile, Reading, Roots, numbers_at_once, read_text
+from msgspec import Raw
+
+from distmon.agent.machine_code import native
+from distmon.agent.sensors.base import KernelFile, Reading, Roots, numbers_at_once, packed_map, packed_parts, read_text
 from distmon.core.events import Temperature
 
 _SWITCHED_OFF_C = -100.0
@@ -21,6 +24,8 @@ class TemperatureSensor:
     def __init__(self, roots: Roots) -> None:
         self._class = roots.sys / "class"
         self._files: list[tuple[str, KernelFile]] = []
+        self._heads: list[bytes] = []
+        """What stands before the number of each in msgpack."""
         self._listed_ns: int | None = None
 
     def read(self, now_ns: int) -> Reading:
@@ -33,11 +38,20 @@ class TemperatureSensor:
         found = [Temperature(name=name, celsius=value) for (name, _), value in pairs if value is not None]
         return Reading({"temperatures": found}, {} if found else {"temperatures": "this machine shows no temperature sensors"})
 
+    def packed(self, now_ns: int) -> Reading:
+        """As `read`, in machine code where that was built and all of them tell something."""
+        if native is not None and self._files and self._listed_ns is not None and now_ns - self._listed_ns <= _LIST_AGAIN_NS:
+            found = native.thousandths([file.fd for _, file in self._files], self._heads)
+            if found is not None:
+                return Reading({"temperatures": Raw(found)}, {})
+        return self.read(now_ns)
+
     def _list(self) -> None:
         for _, file in self._files:
             file.close()
         inputs = _monitors(self._class / "hwmon") or _zones(self._class / "thermal")
         self._files = [(name, KernelFile(path)) for name, path in inputs]
+        self._heads = [packed_map(2) + packed_parts("name", name, "celsius") for name, _ in inputs]
 
 
 def _monitors(folder: Path) -> list[tuple[str, Path]]:

@@ -22,6 +22,7 @@ from distmon.agent.machine_code import native
 from distmon.agent.sensors import base, cpu, processes
 from distmon.agent.sensors.base import KernelFile, Roots
 from distmon.agent.sensors.disks import DiskSensor
+from distmon.agent.sensors.frequency import FrequencySensor
 from distmon.agent.sensors.infiniband import InfinibandSensor
 from distmon.agent.sensors.memory import MemorySensor
 from distmon.agent.sensors.network import NetworkSensor
@@ -30,6 +31,7 @@ from distmon.agent.sensors.nvidia_fast import FAST, Questions
 from distmon.agent.sensors.nvidia_packed import program_of
 from distmon.agent.sensors.power import RaplSensor
 from distmon.agent.sensors.processes import ProcessSensor
+from distmon.agent.sensors.temperatures import TemperatureSensor
 from distmon.core.events import GpuReading, NetworkRate, ProcessReading
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -356,6 +358,24 @@ def test_ports(counts: list[str]) -> None:
         (folder / counter).with_name("port_xmit_data").write_text("17\n")
         for count in counts:
             twins.read(count.encode())
+
+
+THOUSANDTHS = st.sampled_from(["", "0", "41500", "-3000", "-256000", "2450001", "9" * 20, "N/A", " 7 "])
+
+
+@given(st.lists(THOUSANDTHS, min_size=2, max_size=4))
+@settings(max_examples=40)
+@example(["41500", "41501"])
+def test_clocks_and_temperatures(texts: list[str]) -> None:
+    for make, path in (
+        (FrequencySensor, "sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq"),
+        (TemperatureSensor, "sys/class/hwmon/hwmon0/temp1_input"),
+    ):
+        with new_folder() as folder:
+            twins = Twins(make, path, folder)
+            made = [twins.read(text.encode()) for text in texts]
+            if texts == ["41500", "41501"]:
+                assert made == [False, True]
 
 
 @given(
