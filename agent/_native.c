@@ -70,9 +70,16 @@ typedef struct {
     int failed;
 } Out;
 
+/* Has room for so much: what grows piece by piece goes over memory that was not touched since the last second. */
+static void make_space(Out *out, size_t room) {
+    uint8_t *moved = room > out->room && !out->failed ? PyMem_Realloc(out->bytes, room) : NULL;
+    if (moved != NULL)
+        out->bytes = moved, out->room = room;
+}
+
 static void put(Out *out, const void *bytes, size_t size) {
     if (size > out->room - out->size && !out->failed) {
-        size_t room = 2 * (out->room + size) + 1024;
+        size_t room = 2 * (out->room + size) + 2048;
         uint8_t *moved = PyMem_Realloc(out->bytes, room);
         if (moved == NULL)
             out->failed = 1;
@@ -1293,6 +1300,7 @@ static PyObject *Caller_packed(Caller *self, PyObject *args) {
     long long now_ns;
     PyObject *programs;
     Py_ssize_t size;
+    size_t room = 64;
     Out out = {0};
     int known = 1;
     if (!PyArg_ParseTuple(args, "dO!L", &timeout_s, &PyList_Type, &programs, &now_ns))
@@ -1304,6 +1312,9 @@ static PyObject *Caller_packed(Caller *self, PyObject *args) {
     if (!are_there(work, timeout_s))
         Py_RETURN_NONE;
     self->told = 1;
+    for (Py_ssize_t i = 0; i < work->jobs; i++)
+        room += PyBytes_Check(PyList_GetItem(programs, i)) ? (size_t)PyBytes_Size(PyList_GetItem(programs, i)) : 0;
+    make_space(&out, room);
     put_list(&out, (uint64_t)work->jobs);
     for (Py_ssize_t i = 0; i < work->jobs && known > 0; i++) {
         Job job = work->job[i];

@@ -365,7 +365,7 @@ def _size(commit: Commit) -> int:
     return sum(len(event) for part in commit.parts for event in part.events)
 
 
-def _write_all(descriptor: int, content: bytes) -> None:
+def _write_all(descriptor: int, content: bytearray) -> None:
     view = memoryview(content)
     while view:
         view = view[os.write(descriptor, view) :]

@@ -124,10 +124,13 @@ class Scan:
         return None if record is None else Found(at, HEAD_BYTES + length, record)
 
 
-def encode(record: Record) -> bytes:
+def encode(record: Record) -> bytearray:
     """The bytes of a record in its file."""
-    payload = _encoder.encode(record)
-    return _HEAD.pack(_MARK, len(payload), zlib.crc32(payload)) + payload
+    content = bytearray(HEAD_BYTES)
+    _encoder.encode_into(record, content, HEAD_BYTES)
+    with memoryview(content) as view:
+        _HEAD.pack_into(content, 0, _MARK, len(content) - HEAD_BYTES, zlib.crc32(view[HEAD_BYTES:]))
+    return content
 
 
 def decode(payload: bytes, check: int) -> Record | None:
