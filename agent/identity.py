@@ -9,7 +9,7 @@ import sys
 from distmon.agent.sensors.base import REAL_ROOTS, Roots, read_text
 from distmon.agent.sensors.cgroup import find_limits
 from distmon.agent.sensors.memory import kilobytes
-from distmon.core.events import NodeJoined, NodeSampled
+from distmon.core.events import NodeJoined
 
 
 def node_name(roots: Roots = REAL_ROOTS) -> str:
@@ -30,11 +30,6 @@ def host_name() -> str:
 def new_boot() -> str:
     """Names one run of an agent."""
     return os.urandom(6).hex()
-
-
-def gpu_names(sample: NodeSampled) -> list[str]:
-    """Of whole GPUs, by their numbers."""
-    return [gpu.name for gpu in sample.gpus if gpu.instance is None]
 
 
 def node_joined(node: str, boot: str, at: float, gpus: list[str], roots: Roots = REAL_ROOTS) -> NodeJoined:

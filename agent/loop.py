@@ -8,16 +8,14 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
-from msgspec import Raw
-
 from distmon.agent.grid import next_on_grid
-from distmon.agent.identity import gpu_names, host_name, new_boot, node_joined, node_name
+from distmon.agent.identity import host_name, new_boot, node_joined, node_name
 from distmon.agent.intake import Intake, marked_anchor_ns
 from distmon.agent.journal import Journal
 from distmon.agent.notify import ServiceManager
 from distmon.agent.sampler import Sampler
 from distmon.agent.sensors.base import REAL_ROOTS, Roots
-from distmon.core.events import NodeLeft, NodeSampled, NoticeGiven
+from distmon.core.events import NodeLeft, NoticeGiven
 from distmon.wire.clock import SteadyClock
 from distmon.wire.gate import Gate
 from distmon.wire.publisher import Publisher
@@ -82,7 +80,8 @@ class Agent:
         manager.ready(f"listening on {' '.join(self.publisher.addresses)}")
         self.sampler.prime()
         self.sampler.settle(_DRIVERS_WITHIN_S)
-        self._join(self.sampler.sample(self.clock.now()))
+        self.sampler.sample(self.clock.now())
+        self._join()
         next_sample = next_intake = self._monotonic() + min(_FIRST_SAMPLE_AFTER_S, self._interval_s)
         while not self._stop_reason:
             sampled = False
@@ -114,9 +113,8 @@ class Agent:
         if stepped is not None:
             self.publisher.publish(NODE_STREAM, stepped)
         sample = self.sampler.sample(self.clock.now())
-        # GPUs that are packed are those of the sample before.
-        if not isinstance(sample.gpus, Raw) and gpu_names(sample) != self._gpus:
-            self._join(sample)
+        if self.sampler.gpu_names != self._gpus:
+            self._join()
         self.publisher.publish(NODE_STREAM, sample)
         while self.sampler.notices:
             severity, text = self.sampler.notices.popleft()
@@ -126,9 +124,9 @@ class Agent:
         self._tell_keys()
         self._tell_refusals()
 
-    def _join(self, sample: NodeSampled) -> None:
+    def _join(self) -> None:
         """Says what this node is; again when its driver has come up later, or GPUs have changed."""
-        self._gpus = gpu_names(sample)
+        self._gpus = self.sampler.gpu_names
         joined = node_joined(self.node, self.boot, self.clock.now(), self._gpus, self._roots)
         self.publisher.publish(NODE_STREAM, joined, keep="joined")
 

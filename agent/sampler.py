@@ -45,6 +45,8 @@ class Sampler:
         self.network = NetworkSensor(roots)
         self.processes = ProcessSensor(roots)
         self.gpus = GpuRanks(roots)
+        self.gpu_names: list[str] = []
+        """Of whole GPUs in the last sample, by their numbers."""
         self.notices: deque[Notice] = deque(maxlen=_MOST_NOTICES)
         """What sensors have to say, for whoever publishes it."""
         group = ControlGroupSensor(roots, self.processes.first_pid)
@@ -92,10 +94,13 @@ class Sampler:
         for threaded in self._threaded:
             threaded.wait(deadline)
         values, unavailable, age_s = _merged([reader.result(now_ns) for reader in self._readers])
-        if "gpus" in values and not isinstance(values["gpus"], Raw):
-            values["gpus"] = self.gpus.assign(values["gpus"])
-            for threaded in self._threaded:
-                threaded.shown(values["gpus"])
+        gpus = values.get("gpus", ())
+        if not isinstance(gpus, Raw):  # which are those of the sample before
+            self.gpu_names = [gpu.name for gpu in gpus if gpu.instance is None]
+            if gpus:
+                gpus = values["gpus"] = self.gpus.assign(gpus)
+                for threaded in self._threaded:
+                    threaded.shown(gpus)
         return NodeSampled(at=at, node=self.node, interval_s=round(interval_s, 6), **values, unavailable=unavailable, age_s=age_s)
 
 
