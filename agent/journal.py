@@ -12,9 +12,11 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
-from distmon.agent.segments import SUFFIX, Commit, Extent, Found, KeptEvent, Scan, Snapshot, encode, read_at
+from msgspec import Struct
+
+from distmon.agent.segments import SUFFIX, Commit, Extent, KeptEvent, Record, Scan, Snapshot, encode, read_at
 from distmon.core.errors import DistmonError
 from distmon.wire.addresses import private_directory
 from distmon.wire.backlog import Numbered, Part
@@ -28,7 +30,7 @@ _LOCK, _CONTINUES = "lock", "continues"
 Severity = Literal["info", "warning"]
 
 
-class Place(NamedTuple):
+class Place(Struct, frozen=True, gc=False):
     """A commit in a segment, as far as one stream goes."""
 
     offset: int
@@ -43,11 +45,10 @@ class _Index:
     def __init__(self) -> None:
         self._places: dict[str, list[Place]] = {}
 
-    def add(self, found: Found) -> None:
-        commit = found.record
-        if isinstance(commit, Commit):
-            for part in commit.parts:
-                place = Place(found.offset, found.size, part.seq + len(part.events) - 1, commit.at)
+    def add(self, record: Record, offset: int, size: int) -> None:
+        if isinstance(record, Commit):
+            for part in record.parts:
+                place = Place(offset, size, part.seq + len(part.events) - 1, record.at)
                 self._places.setdefault(part.stream, []).append(place)
 
     def places(self, stream: str) -> list[Place]:
@@ -191,7 +192,7 @@ class Journal:
             scan, extent = self._scan(number), Extent(number, ranges={})
             index = self._indexes[number] = _Index()
             for found in scan:
-                index.add(found)
+                index.add(found.record, found.offset, found.size)
                 if isinstance(found.record, Snapshot):
                     boot = found.record.boot
                     known = {old.number: old for old in found.record.extents} | known
@@ -283,7 +284,7 @@ class Journal:
         except OSError:
             os.ftruncate(self._file, extent.size)
             raise
-        self._indexes[extent.number].add(Found(extent.size, len(content), commit))
+        self._indexes[extent.number].add(commit, extent.size, len(content))
         extent.add(commit)
         extent.size += len(content)
         self._note(commit)
@@ -326,7 +327,7 @@ class Journal:
         if (index := self._indexes.get(extent.number)) is None:
             index = _Index()
             for found in self._scan(extent.number):
-                index.add(found)
+                index.add(found.record, found.offset, found.size)
             newest = self._extents[-1].number
             for number in [number for number in self._indexes if number != newest][1:]:
                 del self._indexes[number]

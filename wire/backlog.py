@@ -64,7 +64,7 @@ class Store(Protocol):
         ...
 
 
-class Slice(NamedTuple):
+class Slice(Struct, frozen=True, gc=False):
     """Consecutive events, ready to send: the first number, how many, and the frame body."""
 
     seq: int

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from distmon.core.codec import decode_batch, encode_msgpack, join_batch
 from distmon.core.events import NodeStepsRecorded, StepsRecorded
 from distmon.core.step_sums import summed
@@ -14,4 +16,4 @@ def in_sums(piece: Slice) -> Slice:
     if bad or not any(isinstance(event, StepsRecorded | NodeStepsRecorded) for event in events):
         return piece
     told = [(summed(event) or event) if isinstance(event, StepsRecorded | NodeStepsRecorded) else event for event in events]
-    return piece._replace(body=join_batch([encode_msgpack(event) for event in told]))
+    return replace(piece, body=join_batch([encode_msgpack(event) for event in told]))
