@@ -315,9 +315,9 @@ def test_only_the_last_segment_is_read_at_start(folder: Path, monkeypatch: pytes
 
 def test_a_snapshot_needs_nothing_before_it() -> None:
     snapshot = Snapshot("b1", {STREAM: 7}, [], b"mark", [])
-    (found,) = Scan(b"noise" + bytes(encode(snapshot)))
+    (found,) = Scan(b"noise" + encode(snapshot))
     assert found.record == snapshot
     commit = Commit(1.0, [Part(STREAM, 7, [b"x"], {0: "k"})], b"m")
-    scan = Scan(encode(commit) + b"\xd5JR1torn")
+    scan = Scan(bytes(encode(commit) + b"\xd5JR1torn"))
     assert [found.record for found in scan] == [commit]
     assert scan.torn
