@@ -16,7 +16,6 @@ import math
 from array import array
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
-from itertools import pairwise
 from operator import sub
 
 from distmon.core.batches import UNKNOWN, USUAL, Batch, Int64s
@@ -57,9 +56,6 @@ _PATIENCE, _LEAST_PATIENCE = 5.0, 20
 """Bursts have ended after so many usual gaps, and so many blocks, without one."""
 _LEAST_BURSTS = 8
 """An alarm takes so many blocks with one."""
-_TURNS, _TURN_STEPS, _TURNS_STAY = 4, 50, 3
-"""So many latenesses one after the other, of another rank than the one before each, and of so many steps at most, are turns. They
-are over once none has ended for so many times the longest; a rank that is late for longer than that is late by itself."""
 BOUND_ON, BOUND_OFF = 0.20, 0.16
 """Shares of the step from which the transfer counts as what bounds the job, and under which no longer."""
 _SHARE_BLOCKS = 20
@@ -76,10 +72,6 @@ class Episode:
     first_step: int
     last_step: int
     share: float
-
-    @property
-    def steps(self) -> int:
-        return self.last_step + 1 - self.first_step
 
 
 @dataclass(slots=True)
@@ -167,8 +159,6 @@ class Arrivals:
     """Of the step, mean of the last _SHARE_BLOCKS blocks, forgetting slowly."""
     transfer_bound: bool = False
     episodes: list[Episode] = field(default_factory=list)
-    last_ended: list[Episode] = field(default_factory=list)
-    """The last _TURNS latenesses of ranks."""
 
     @property
     def tells_little(self) -> bool:
@@ -350,7 +340,6 @@ class Arrivals:
             tests = (self.ranks[rank].late, self.ranks[rank].bursts)
             last = min([last, *(test.since - 1 for test in tests if test.named)])
             self._leave_out(shift.blocks_after + 1, shift.held_mean)
-            self.last_ended = [*self.last_ended, Episode(rank, shift.since, shift.last_step, shift.held_mean)][-_TURNS:]
         if first < last and len(self.episodes) < MAX_EPISODES:
             self.episodes.append(Episode(rank, first, last, shift.held_mean))
 
@@ -361,24 +350,10 @@ class Arrivals:
             self.trimmed_noise.leave_out(blocks, shift)
 
     def late_ranks(self) -> dict[int, Shift]:
-        """The ranks that are late now, all the time or in bursts, the latest first; but for those that have their turn."""
-        least = self._turns_stay(turns) if (turns := self.turns()) else 0
+        """The ranks that are late now, all the time or in bursts, the latest first."""
         tests = [(rank, arrival.late if arrival.late.named else arrival.bursts) for rank, arrival in self.ranks.items()]
-        named = [(rank, shift) for rank, shift in tests if shift.named and self.next_step - shift.since >= least]
+        named = [(rank, shift) for rank, shift in tests if shift.named]
         return dict(sorted(named, key=lambda item: -item[1].mean))
-
-    def turns(self) -> list[Episode]:
-        """The last turns, where ranks are late by turns of few steps, one soon after the other; empty where they are not."""
-        ended = self.last_ended
-        if len(ended) < _TURNS or any(turn.rank == after.rank for turn, after in pairwise(ended)):
-            return []
-        rare = 2 * sum(turn.steps for turn in ended) < ended[-1].last_step + 1 - ended[0].first_step
-        over = self.next_step - ended[-1].last_step > self._turns_stay(ended)
-        return [] if rare or over or max(turn.steps for turn in ended) > _TURN_STEPS else ended
-
-    @staticmethod
-    def _turns_stay(turns: Sequence[Episode]) -> int:
-        return _TURNS_STAY * max(turn.steps for turn in turns) + 2 * BLOCK
 
 
 def _last_and_margin(waits: Sequence[int]) -> tuple[int, int]:

@@ -45,9 +45,7 @@ def straggler_verdicts(state: SessionState, generation: Generation, *, in_full: 
         verdicts = [_straggler(state, generation, rank, late[rank], made, parts.get(rank)) for rank, made in seen.items()]
     else:
         verdicts = [_named(state, generation, rank, shift) for rank, shift in late.items()]
-    verdicts = _slow_nodes(state, generation, verdicts, found, late) + verdicts
-    turns = generation.arrivals.turns()
-    return [*verdicts, _by_turns(state, generation, turns)] if turns else [*verdicts, *_past(state, generation, set(late))]
+    return _slow_nodes(state, generation, verdicts, found, late) + verdicts + _past(state, generation, set(late))
 
 
 def seems_late(generation: Generation) -> tuple[int, float] | None:
@@ -104,27 +102,6 @@ def _begin(late_ms: Sequence[float]) -> int:
             break
         begun += BLOCK
     return begun
-
-
-def _by_turns(state: SessionState, generation: Generation, turns: Sequence[Episode]) -> Verdict:
-    """Ranks that are late one after the other: to name the one of the moment would mislead."""
-    ranks = ", ".join(str(rank) for rank in dict.fromkeys(turn.rank for turn in turns))
-    steps = sum(turn.steps for turn in turns) / len(turns)
-    told = ", ".join(f"rank {turn.rank} in step {turn.first_step:,} to {turn.last_step:,}" for turn in turns)
-    lead, found = min(generation.ranks), joined(generation, turns[0].first_step)
-    margins = [sorted(step.waits)[:2] for step in found.steps]
-    band = mean_band([100 * (b - a) / step.duration for (a, b), step in zip(margins, found.steps, strict=True)])
-    return Verdict(
-        kind="straggler",
-        text=f"ranks are late by turns of about {steps:.0f} steps, last {ranks}: it is no one rank; the others wait for each",
-        evidence=f"late was {told}; the gain is that of the last rank in each step coming with the one before it",
-        try_first="what ranks share and meet by turns: batches of uneven size, garbage collection, a host's other programs",
-        check="what is waited for the last rank (Communication in the report) falls, and the step by the gain",
-        pattern="bursty",
-        gain_percent=None if band is None else (max(band[0], 0.0), min(band[1], 100.0)),
-        from_s=_at(state, generation, lead, turns[0].first_step),
-        to_s=_at(state, generation, lead, None),
-    )
 
 
 def _slow_nodes(
@@ -246,8 +223,8 @@ def _past(state: SessionState, generation: Generation, late: set[int]) -> list[V
             by_rank.setdefault(episode.rank, []).append(episode)
     found = []
     for rank, episodes in by_rank.items():
-        steps = sum(e.steps for e in episodes)
-        weight = sum(e.share * e.steps for e in episodes)
+        steps = sum(e.last_step - e.first_step + 1 for e in episodes)
+        weight = sum(e.share * (e.last_step - e.first_step + 1) for e in episodes)
         if weight < LEAST_LATENESS * done / 2:
             continue
         told = ", ".join(f"{e.first_step:,} to {e.last_step:,}" for e in episodes[-3:])

@@ -60,12 +60,9 @@ def troubles(state: SessionState, *, in_full: bool) -> list[Verdict]:
         return [v for v in (*grave, *others) if v]
     slow = slow_network(state, generation, in_full=in_full)
     bound_before = generation.arrivals.usual_transfer >= BOUND_ON
-    late = straggler_verdicts(state, generation, in_full=in_full)
-    if any(v.kind == "cpu_oversubscribed" for v in of_nodes):
-        late = [v for v in late if v.rank is not None or v.host]  # who is late by turns there waits for a core by turns
     found = [
         *grave,
-        *late,
+        *straggler_verdicts(state, generation, in_full=in_full),
         slow,
         _input_bound(state, generation, in_full=in_full),
         None if slow and not bound_before else _communication_bound(state, generation, in_full=in_full),

@@ -324,38 +324,6 @@ def test_what_was_late_before_is_not_told_of_the_same_steps_as_now(seed: int) ->
     assert [late.rank for late in found] == [0] and found[0].evidence.endswith("; late before in step 200 to 259")
 
 
-@pytest.mark.parametrize(("ranks", "turn"), [(2, 40), (4, 15), (4, 20), (8, 40)])
-def test_ranks_that_are_late_by_turns_are_not_named_one_after_the_other(ranks: int, turn: int) -> None:
-    job = Job(ranks, seed=1, stalls=0.0)
-    job.run(200, lambda rank, step: 0.0)
-    job.run(6 * turn, lambda rank, step: 30.0 * ((step - 200) // turn % ranks == rank))
-    for _ in range(30):
-        (late,) = job.run(10, lambda rank, step: 30.0 * ((step - 200) // turn % ranks == rank))
-        assert late.rank is None and late.text.startswith(f"ranks are late by turns of about {turn} steps, last ")
-        assert late.gain_percent is not None and 23 <= late.gain_percent[0] < late.gain_percent[1] <= 27  # 26.3 at most
-    assert not [v for v in verdicts(job.state) if v.kind == "straggler" and v.rank is not None]
-    job.run(3 * turn + 20, lambda rank, step: 30.0 * (rank == 0))
-    assert [late.rank for late in job.run(20, lambda rank, step: 30.0 * (rank == 0))] == [0]
-
-
-def test_a_rank_that_stays_behind_is_named_while_others_are_late_by_turns() -> None:
-    job = Job(8, seed=1, stalls=0.0)
-    job.run(200, lambda rank, step: 0.0)
-    job.run(300, lambda rank, step: 30.0 * (step // 20 % 4 == rank) + 12.0 * (rank == 6))
-    for _ in range(20):
-        found = job.run(10, lambda rank, step: 30.0 * (step // 20 % 4 == rank) + 12.0 * (rank == 6))
-        assert [late.rank for late in found] == [6, None]
-
-
-def test_ranks_that_are_late_now_and_then_are_named_each_time() -> None:
-    job = Job(4, seed=1)
-    job.run(200, lambda rank, step: 0.0)
-    for late_one in (0, 1, 2, 3, 0):
-        found = job.run(40, lambda rank, step, late_one=late_one: 30.0 * (rank == late_one))  # type: ignore[misc]
-        assert [late.rank for late in found] == [late_one]
-        job.run(100, lambda rank, step: 0.0)
-
-
 def test_the_gain_that_is_told_comes_true() -> None:
     hits = 0
     for seed in range(5):
