@@ -5,9 +5,8 @@ of the step. A sequential test per rank (core/sequential.py) adds up evidence fo
 the block's steps, which a single stall does not move, and by the plain mean; with very many ranks by the plain mean alone.
 Lateness in bursts that are blocks apart looks like noise to both: a third test counts who alone held up the steps that took
 clearly longer for it, which in a healthy job are all ranks alike. The alarm level keeps false alarms rare for all ranks together,
-and a rank stays named until the evidence is gone, or there is as much of its end. Where ranks are late one after the other, for
-few steps each, none of them is named. The same test watches the transfer, what even the last rank waits: it grows when a link
-gets slow and nobody is late.
+and a rank stays named until the evidence is gone, or there is as much of its end. The same test watches the transfer, what even
+the last rank waits: it grows when a link gets slow and nobody is late.
 """
 
 from __future__ import annotations
@@ -344,7 +343,12 @@ class Arrivals:
             self.episodes.append(Episode(rank, first, last, shift.held_mean))
 
     def _leave_out(self, blocks: int, shift: float) -> None:
-        """What the last blocks differed by was the begin or the end of a lateness, and is no noise."""
+        """What the last blocks differed by was the begin or the end of a lateness, and is no noise.
+
+        Of more than two ranks the noise is that of the middle one, whoever is late; where it grows, it has grown for all.
+        """
+        if len(self.ranks) > 2:
+            return
         self.mean_noise.leave_out(blocks, shift)
         if self.trimmed_noise.known:
             self.trimmed_noise.leave_out(blocks, shift)
