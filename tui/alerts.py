@@ -72,7 +72,7 @@ class Alerts:
 
     def __init__(self, on: Collection[str] = KINDS) -> None:
         self._on = frozenset(on)
-        self._session = 0
+        self._session: SessionState | None = None
         self._last: LogEntry | None = None
         self._since: dict[Key, float] = {}
         self._seen: dict[Key, float] = {}
@@ -84,8 +84,8 @@ class Alerts:
         Another state (after a seek) is taken as known.
         """
         present = by_key(found)
-        if self._session != id(state):
-            self._session = id(state)
+        if self._session is not state:
+            self._session = state
             self._last = state.log[-1] if state.log else None
             self._told = set(present)
             return []

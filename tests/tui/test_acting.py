@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -93,6 +94,21 @@ async def test_whether_a_host_answers_is_said_in_the_question(
         await pilot.press("y")
         await app.workers.wait_for_complete()
         assert job.acted == [DONE[name]] and not app.cockpit.question
+
+
+async def test_to_ask_whether_a_host_answers_ends_nothing_that_is_under_way(
+    open_app: OpenApp, settle: Settle, fake_job: type[FakeJob]
+) -> None:
+    """A measurement that was cut off was waited for for ever."""
+    async with open_app(RUNNING, job=fake_job(hosts={"n1": 1, "n0": 1})) as (app, pilot, _):
+        await settle(pilot)
+        measured = asyncio.Event()
+        under_way = app.run_worker(measured.wait())
+        await pilot.press(KEYS["add host"], *PROMPTED["add host"])
+        await pilot.pause()
+        measured.set()
+        await app.workers.wait_for_complete()
+        assert under_way.is_finished and not under_way.is_cancelled
 
 
 @pytest.mark.parametrize("told_by", ["job", "recording"])

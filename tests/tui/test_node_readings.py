@@ -4,10 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from distmon.core.events import ControlGroup, EngineReading, NetworkRate, NodeSampled, PowerRail, Pressure, Temperature
+from distmon.core.events import (
+    ControlGroup,
+    EngineReading,
+    NetworkRate,
+    NodeJoined,
+    NodeSampled,
+    PowerRail,
+    Pressure,
+    Temperature,
+)
+from distmon.core.fold import apply
 from distmon.core.readings import memory_in_use, memory_percent
+from distmon.core.state import SessionState
 from distmon.tui.theme import PALETTES
+from distmon.tui.view.facts import facts
 from distmon.tui.view.node_readings import reading_lines
+from distmon.tui.view.nodes import card_stamp
 
 GIB = 1 << 30
 
@@ -77,3 +90,14 @@ def test_memory_is_of_the_limit_that_is_fuller(node_used: int, percent: float, o
 
 def test_memory_that_nobody_tells_has_no_share() -> None:
     assert memory_percent(NodeSampled(at=1.0, node="n", interval_s=1.0)) is None
+
+
+def test_a_card_is_written_anew_for_each_sample() -> None:
+    """Python gives the memory of one that is gone to a later one."""
+    state, stamps = SessionState(), list[object]()
+    apply(state, NodeJoined(at=0.0, node="n", host="n", cores=1, memory_bytes=GIB, gpus=[], boot="b"))
+    for second in range(1, 41):
+        apply(state, NodeSampled(at=float(second), node="n", interval_s=1.0, cpu_percent=float(second)))
+        if second % 2 == 0:
+            stamps.append(card_stamp(facts(state), "n"))
+    assert len(set(stamps)) == len(stamps)

@@ -71,7 +71,7 @@ class Acting:
         """Whether the host answers is not waited for: the question says it once it is known."""
         question, host = effect or action.effect, action.host.partition(":")[0]
         self._ask(job, action, f"{question}\nWhether {clean(host)} answers is not known yet: it is asked.")
-        self._cockpit.app.run_worker(self._tell_of_host(job, action, question, host), name="host", exclusive=True)
+        self._cockpit.app.run_worker(self._tell_of_host(job, action, question, host), name="host", group="host", exclusive=True)
 
     async def _tell_of_host(self, job: Target, action: AnyAction, question: str, host: str) -> None:
         asked, answer = self._cockpit.question, Beside(partial(job.told_of_host, host))

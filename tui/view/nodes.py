@@ -75,7 +75,8 @@ def card(facts: Facts, key: str, palette: Palette, width: int, height: int, sele
 def card_stamp(facts: Facts, key: str) -> object:
     """What a card's looks depend on: while it is the same the card need not be written again."""
     node = facts.state.nodes[key]
-    return (id(node.sample), state_of(facts, node), age(reading_age_s(facts.state, node)), label_of(facts, node))
+    sampled_at = node.sample.at if node.sample is not None else None
+    return (sampled_at, state_of(facts, node), age(reading_age_s(facts.state, node)), label_of(facts, node))
 
 
 def _name(facts: Facts, node: NodeState, palette: Palette, width: int) -> Line:
