@@ -13,7 +13,7 @@ from distmon.core.events import AnyEvent
 from distmon.tui.screens.arrange import MIN_HEIGHT, MIN_WIDTH, too_small
 
 if TYPE_CHECKING:
-    from tests.tui.conftest import FakeJob, Grid, OpenApp
+    from tests.tui.conftest import FakeJob, Grid, OpenApp, Settle
 
 CASES = Path(__file__).parent.parent / "data" / "cases"
 SIZES = json.loads((CASES / "UI-01" / "sizes.json").read_text())
@@ -110,6 +110,19 @@ async def test_every_view_lives_through_every_size(
             assert any("Search for commands" in row for row in text_grid(app))
         else:
             assert text_grid(app) == before
+
+
+async def test_the_selected_panel_has_the_keys_again_once_there_is_room(open_app: OpenApp, settle: Settle) -> None:
+    async with open_app(small_session(), size=(76, 21)) as (app, pilot, _):
+        await pilot.press("f4", "2")
+        await settle(pilot)
+        panel = app.cockpit.page.panels[app.cockpit.page.choices.focused]
+        assert app.cockpit.focused is panel
+        await pilot.resize_terminal(39, 21)
+        await settle(pilot)
+        await pilot.resize_terminal(76, 21)
+        await settle(pilot)
+        assert app.cockpit.focused is panel
 
 
 def assert_says_sizes(rows: list[str], width: int, height: int) -> None:

@@ -282,6 +282,11 @@ class Page(Board):
         self.rearrange()
         self._take_wanted_focus()
 
+    def on_show(self, event: events.Show) -> None:
+        """Also where the window was too small for a while, and no panel had the keys."""
+        if self.screen.focused is None:
+            self.take_focus()
+
     def take_focus(self) -> None:
         """The page that is turned to has the keys; one that has no place yet takes them when it gets one."""
         self.wants_focus = True
