@@ -372,8 +372,13 @@ class DistmonApp(OrderedKeys):
             self.cockpit.say("read-only: no file is written; y copies")
             return
         words = {"s": "svg", "h": "html", "t": "text", "c": "csv", "j": "json"}
-        answers = {key: (kind.upper() if kind != "text" else "text", partial(self._save, kind)) for key, kind in words.items()}
+        save = self._save_without_question
+        answers = {key: (kind.upper() if kind != "text" else "text", partial(save, kind)) for key, kind in words.items()}
         self.cockpit.choose("Save this screen as SVG, HTML or text,\nor the focused panel's data as CSV or JSON", answers)
+
+    def _save_without_question(self, kind: str) -> None:
+        """The question leaves the screen only when it is laid out anew."""
+        self.call_after_refresh(self._save, kind)
 
     def _save(self, kind: str) -> None:
         page, panel = self.cockpit.page, self.cockpit.page.focused_panel

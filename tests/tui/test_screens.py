@@ -897,6 +897,9 @@ async def test_the_view_goes_into_files_that_other_programs_read_and_never_over_
     ElementTree.parse(tmp_path / "distmon-ranks.svg")
     assert "every rank" in (tmp_path / "distmon-ranks.txt").read_text()
     assert "every rank" in (tmp_path / "distmon-ranks.html").read_text()
+    for kind in ("svg", "html", "txt"):
+        picture = (tmp_path / f"distmon-ranks.{kind}").read_text().replace("\N{NO-BREAK SPACE}", " ").replace("&#160;", " ")
+        assert "Save this" not in picture and "question" not in picture, kind
     rows = list(csv.DictReader((tmp_path / "distmon-ranks.csv").read_text().splitlines()))
     assert rows[0]["rank"] == "5" and len(rows) == 16
     figures = json.loads((tmp_path / "distmon-ranks.json").read_text())
