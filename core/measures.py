@@ -292,16 +292,39 @@ def session_mean_throughput(state: SessionState) -> float | None:
 
 
 def throughput_history(state: SessionState) -> list[tuple[float, float | None]]:
-    """(time, samples per second) for the chart; the last, still filling bin is left out; None before the first step."""
+    """(time, samples per second) for the chart; a bin's are over the time that was trained of it. None before the first step."""
+    history, found = state.history, samples_history(state)
+    if history is None or not found:
+        return []
+    half, (begun, ended) = history.width_s / 2, trained_between(state)
+    return [(at, count / bin_s(at - half, at + half, begun, ended)) for at, count in found]
+
+
+def samples_history(state: SessionState) -> list[tuple[float, float]]:
+    """(middle of a bin, samples in it) from the first step on; the last, still filling bin is left out where there are others."""
     history = state.history
     generation = current_generation(state)
     if history is None or generation is None or not generation.sampled:
         return []
     end = min(r.last_end for r in generation.ranks.values() if r.last_end is not None)
     width = history.width_s
-    values = history.column("samples")[: int((end - history.origin) / width)]
+    values = history.column("samples")
     first = next((i for i, v in enumerate(values) if v), len(values))
-    return [(history.origin + (i + 0.5) * width, v / width) for i, v in enumerate(values[first:], first)]
+    last = max(int((end - history.origin) / width), first + 1)
+    return [(history.origin + (i + 0.5) * width, v) for i, v in enumerate(values[first:last], first)]
+
+
+def trained_between(state: SessionState) -> tuple[float, float]:
+    """The begin of the job's first step, and the end of its last."""
+    ranks = [rank for generation in state.generations.values() for rank in generation.ranks.values()]
+    begun = min((rank.first_start for rank in ranks if rank.first_start is not None), default=-math.inf)
+    return begun, max((rank.last_end for rank in ranks if rank.last_end is not None), default=math.inf)
+
+
+def bin_s(left: float, right: float, begun: float, ended: float) -> float:
+    """Seconds of a bin that lie in the training; all of one that lies outside, as what was before the origin is in the first."""
+    trained = min(right, ended) - max(left, begun)
+    return trained if trained > 0 else right - left
 
 
 def samples(state: SessionState) -> int | None:

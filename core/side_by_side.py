@@ -23,6 +23,7 @@ from distmon.core.measures import (
     progress,
     rank_rows,
     rolling_throughput,
+    samples_history,
     step_quantiles,
     step_series,
     step_split,
@@ -395,11 +396,11 @@ def axis_of(state: SessionState, lock: Lock) -> Axis | None:
     done, per_epoch = steps(state), progress(state).steps_per_epoch if lock == "epoch" else 1
     if history is None or not done or not per_epoch:
         return None
-    points = throughput_history(state)
+    points = samples_history(state)
     moments, counts = [at - history.width_s / 2 for at, _ in points[:1]], [0.0]
-    for at, value in points:
+    for at, count in points:
         moments.append(at + history.width_s / 2)
-        counts.append(counts[-1] + (value or 0.0))
+        counts.append(counts[-1] + count)
     if not counts[-1]:
         return None
     return Axis(moments, [count / counts[-1] * done / per_epoch for count in counts])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from distmon.core.measures import ALL_PHASES
+from distmon.core.measures import ALL_PHASES, bin_s, trained_between
 from distmon.core.printable import clean
 from distmon.core.state import SessionState
 from distmon.core.timeline import Binned, NodeTimeline, Timeline
@@ -109,7 +109,9 @@ def _rate(state: SessionState, begun: float) -> Points:
     values = _merged(state.history.column("samples"), merged)
     filled = [index for index, value in enumerate(values) if value]
     inner = range(filled[0] + 1, filled[-1]) if len(filled) > 2 else filled
-    return [(origin - begun + (index + 0.5) * width, values[index] / width) for index in inner]
+    trained = trained_between(state)
+    lefts = [(index, origin + index * width) for index in inner]
+    return [(left + width / 2 - begun, values[index] / bin_s(left, left + width, *trained)) for index, left in lefts]
 
 
 def _per_step(state: SessionState, begun: float, column: str) -> Points:

@@ -13,7 +13,9 @@ from distmon.core.overall import RankThroughput, rank_overalls
 from distmon.core.quantiles import median
 from distmon.core.state import SessionState
 from distmon.core.synthetic import Script, session
+from distmon.core.timeline import Timeline
 from distmon.replay.report import model
+from distmon.replay.report.plots import plots
 from distmon.replay.report.render import to_text
 from distmon.replay.report.sections import sections
 from distmon.replay.report.summarise import summarise
@@ -125,6 +127,21 @@ def test_steps_that_came_as_sums_have_a_mean_and_no_median() -> None:
     assert sums is not None
     (found,) = of_ranks(sums)
     assert found.mean == pytest.approx(80.0) and found.median is None and "sums of about a second" in found.no_median
+
+
+@pytest.mark.parametrize(("begun", "bins"), [(1_010.1, 1), (1_009.922, 2)], ids=["in one bin", "most in one that is not full"])
+def test_a_job_of_less_than_a_second_is_drawn_as_fast_as_it_was(begun: float, bins: int) -> None:
+    """Time before its first step and after its last is none in which it trained."""
+    state = folded(ev.SessionStarted(at=1_000.0, session_id="s", distmon_version="0"), steps([0.0084] * 100, [32] * 100, begun=begun))
+    assert [value for _, value in measures.throughput_history(state)] == [pytest.approx(32 / 0.0084, rel=1e-3)]
+    assert [value for _, value in plots(state, Timeline()).throughput] == [pytest.approx(32 / 0.0084, rel=1e-3)] * bins
+
+
+def test_the_first_second_of_a_job_is_drawn_as_fast_as_the_others() -> None:
+    started = ev.SessionStarted(at=1_000.0, session_id="s", distmon_version="0")
+    seconds = [steps([0.01] * 100, [32] * 100, first=100 * i, begun=1_000.9 + i) for i in range(5)]
+    found = measures.throughput_history(folded(started, *seconds))
+    assert [value for _, value in found] == pytest.approx([3_200.0] * 5, rel=1e-3)
 
 
 def of_epochs(*events: ev.AnyEvent) -> list[EpochThroughput]:
