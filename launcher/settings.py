@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 from msgspec import Struct
@@ -14,13 +14,14 @@ from distmon.core.errors import DistmonError, UsageError
 from distmon.launcher.flags import OWN_FLAGS, RunArguments, own_flags, split_arguments
 
 FILE_NAME = "distmon.toml"
+CallsFor = Literal["errors", "warnings", "verdicts"]
 _SOURCES = ("-H", "--hosts", "--hostfile", "-hostfile", "--host-discovery-script")
 
 
 class AlertSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What calls for the user, and how besides a note on the screen."""
 
-    on: tuple[Literal["errors", "warnings", "verdicts"], ...] = ("errors", "verdicts")
+    on: tuple[CallsFor, ...] = ("errors", "verdicts")
     bell: bool = False
     desktop: bool = False
     """A notification of the terminal's desktop, where the terminal passes it on (OSC 9)."""
@@ -53,11 +54,26 @@ def load_settings(folder: Path) -> Settings:
         return Settings()
     except OSError as error:
         raise DistmonError(f"cannot read {FILE_NAME}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
-        raise UsageError(f"{FILE_NAME} is wrong: {error}; docs/hosts.md shows what it may hold") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is wrong: {error}") from None
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{path} is wrong: {_said(str(error))}") from None
     if settings.hosts and settings.hostfile:
         raise UsageError(f"{FILE_NAME} has both hosts and hostfile; keep one of them")
     return settings
+
+
+def _said(error: str) -> str:
+    """What msgspec says is wrong with a value: where it stands in the file, and what may stand there."""
+    what, _, where = error.partition(" - at `$")
+    place = where.rstrip("`").removeprefix(".")
+    said = f"{place}: {what}" if place else what
+    if what.startswith("Invalid enum value"):
+        return f"{said}; it may be {', '.join(get_args(CallsFor))}"
+    if "unknown field" in what:
+        fields = AlertSettings.__struct_fields__ if place else Settings.__struct_fields__
+        return f"{said}; there may be {', '.join(fields)}"
+    return said
 
 
 def completed(words: Sequence[str], settings: Settings) -> RunArguments:

@@ -46,6 +46,9 @@ def test_no_file_says_nothing(tmp_path: Path) -> None:
         ("hosts = 3", "Expected `array`"),
         ("host = []", "unknown field"),
         ("hosts = [", "wrong"),
+        ("[alerts]\non = ['error']", "alerts.on.0.: Invalid enum value 'error'; it may be errors, warnings, verdicts"),
+        ("[alerts]\nbel = true", "alerts: .*`bel`; there may be on, bell, desktop, command"),
+        ("host = []", "`host`; there may be hosts, hostfile,"),
         ("hosts=['a:1']\nhostfile='h'", "both"),
     ],
 )
@@ -53,7 +56,7 @@ def test_a_wrong_file_is_one_line(tmp_path: Path, text: str, says: str) -> None:
     (tmp_path / "distmon.toml").write_text(text)
     with pytest.raises(UsageError, match=says) as caught:
         load_settings(tmp_path)
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(caught.value) and "distmon.toml" in str(caught.value) and "docs/" not in str(caught.value)
 
 
 def test_an_unknown_preset_is_named_with_those_that_are_there() -> None:
