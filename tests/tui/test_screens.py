@@ -675,6 +675,8 @@ async def test_a_node_is_in_one_state_on_all_screens(open_app: OpenApp, text_gri
         app.cockpit.go("node", node.node)
         await pilot.press("6", "g")
         assert any("▲ slow" in row for row in text_grid(app)) and len(found) == 2
+        why = next(verdict.text for verdict in app.cockpit.facts.verdicts if verdict.host == node.host)
+        assert any(f"slow: {why[:40]}" in row for row in text_grid(app)), "the detail says what is slow"
 
 
 async def test_the_crosshair_is_on_the_chart_of_ranks_over_time_too_by_key_and_by_mouse(

@@ -121,12 +121,13 @@ def help_lines(
     of_logs = (("events", logs.EVENT_FIELDS), ("output", logs.OUTPUT_FIELDS))
     for rows, names in (("ranks", ranks.FIELDS), ("nodes", node_table.FIELDS), *of_logs, *fields.items()):
         lines += wrapped(f"fields of {rows}: {' '.join(names)}", width - 2, style("text"), "  ")
-    legend = "● good  ◐ starting  ○ idle  ▲ look here  ✖ dead or failed  ✔ ended  – not measured: Enter says why"
+    legend = "● good  ◐ starting  ○ idle  ▲ look here  ▲ slow: a verdict names the rank, or the node or a rank on it; v says why"
+    legend += "  ✖ dead or failed  ✔ ended  – not measured: Enter says why"
     bar = f"{SPARKS[USUAL_LEVEL]} a usual step  {SPARKS[HIGHEST_LEVEL]} three times as long  {UNREAD} not read yet"
     bar += "".join(f"  {glyph} {TICK_WORDS[kind]}" for kind, glyph in TICKS.items())
     for title, signs in (("Signs", legend), ("Signs of the replay bar", bar)):
         lines += [Line(), Line([(title, style("accent", bold=True))])]
-        lines += [Line([("  " + sign, style("text"))]) for sign in signs.split("  ")]
+        lines += [line for sign in signs.split("  ") for line in wrapped(sign, width - 2, style("text"), "  ")]
     return lines
 
 

@@ -16,12 +16,14 @@ from distmon.core.readings import (
     reading_age_s,
 )
 from distmon.core.state import NodeState
+from distmon.core.verdicts import Verdict
 from distmon.tui.format import MISSING, age, compact, fit, fit_ends, joules, percent, size, watts
 from distmon.tui.theme import Palette
 from distmon.tui.view.facts import Facts
 from distmon.tui.view.gpu_readings import SHOWN_ELSEWHERE, gpu_lines, gpu_name
 from distmon.tui.view.node_readings import field_line, gpu_provenance, provenance, reading_lines
 from distmon.tui.view.words import node_state
+from distmon.tui.view.wrap import wrapped
 from distmon.tui.widgets.line import Line, spread
 from distmon.tui.widgets.meter import cores, load_role, meter, sparkline
 
@@ -53,8 +55,12 @@ def state_of(facts: Facts, node: NodeState) -> str:
         return "stale"
     if status == "live" and node.sample is not None and any(is_troubled(gpu) for gpu in node.sample.gpus):
         return "trouble"
-    slow = any(verdict.host and verdict.host == node.host for verdict in facts.verdicts)
-    return "slow" if status == "live" and slow else status
+    return "slow" if status == "live" and named_by(facts, node) else status
+
+
+def named_by(facts: Facts, node: NodeState) -> list[Verdict]:
+    """The verdicts that name the node, or a rank on it."""
+    return [verdict for verdict in facts.verdicts if verdict.host and verdict.host == node.host]
 
 
 def is_troubled(gpu: GpuReading) -> bool:
@@ -195,6 +201,8 @@ def detail(facts: Facts, key: str, palette: Palette, width: int) -> list[Line]:
     glyph, role = node_state(status)
     read = age(reading_age_s(facts.state, node))
     lines = [Line([(f"{glyph} {status}", style(role, bold=True)), (f"  read {read} ago  {_machine(node)}", style("muted"))])]
+    if status == "slow":
+        lines += _why_slow(facts, node, palette, width)
     sample = node.sample
     if sample is None:
         return [*lines, Line([("no reading yet", style("muted"))])]
@@ -205,6 +213,14 @@ def detail(facts: Facts, key: str, palette: Palette, width: int) -> list[Line]:
     lines += reading_lines(sample, palette)
     lines += _means(node, palette)
     return lines + [line for gpu in sample.gpus for line in gpu_lines(gpu, palette)]
+
+
+def _why_slow(facts: Facts, node: NodeState, palette: Palette, width: int) -> list[Line]:
+    """What the verdicts say that name it."""
+    lines = []
+    for verdict in named_by(facts, node):
+        lines += wrapped(f"slow: {clean(verdict.text)} (v says more)", width, palette.style("warn"))
+    return lines
 
 
 def _machine(node: NodeState) -> str:
