@@ -52,11 +52,20 @@ ROW: Fields = {"rank": 12, "host": "node-003", "late": 29.9, "state": "slow"}
         ("!ended", True),
         ("!late>50 !/gpu/ ~ode", True),
         ("!rank=12", False),
+        ('"a b" node', True),
+        ('"A b', True),  # still being typed
+        ('"b a"', False),
+        ('!"a b"', False),
+        ('host="node-003"', True),
+        ('host="node 003"', False),
+        ('host=="node-003"', True),
+        ('"slow"', True),
+        ('"slow":', False),  # a quote within a word is a part of it
         ("weight=3", False),  # no field of these rows: looked for as text
     ],
 )
 def test_terms(text: str, passes: bool) -> None:
-    assert read_filter(text, NAMES).passes(ROW, "12") is passes
+    assert read_filter(text, NAMES).passes(ROW, "12 a b" if "a b" in text.lower() else "12") is passes
 
 
 def test_a_field_without_a_value_passes_no_comparison_but_its_inverse() -> None:
@@ -75,6 +84,7 @@ def test_what_is_wrong_with_an_expression_is_told_and_hides_nothing() -> None:
     ("text", "words"),
     [
         ("OOM late>5 x=1 !gone ~fz", (("oom",), ("x=1",))),
+        ('"CUDA error" !"x y" host="a b"', (("cuda error",),)),
         ("/illegal .* access/", (("illegal",), ("access",))),
         ("/oom|killed by/", (("oom", "killed"),)),
         (r"/cuda\.error: \d+ab?c/", (("cuda.error:",), ("a",), ("c",))),

@@ -66,6 +66,15 @@ def test_a_filter_by_rank_and_text_holds_for_lines_that_come_later() -> None:
     assert [x.text for x in lines.update(log)[:]] == ["line 1", "line 10", "line 11"]
 
 
+def test_how_many_lines_pass_is_told_where_all_of_them_are_here() -> None:
+    log = deque((line(n % 3, rank) for rank in range(2) for n in range(5)), maxlen=10)
+    lines = Feed(output_line, 100, collapse=True)
+    assert len(lines.update(log)) == 5 + 2 and lines.passed(10) == []
+    assert not lines.set_filter(None, '"line 2"')
+    assert len(lines.update(log)) == 1 and lines.passed(10) == ["2 of 10"] and lines.passed(11) == []
+    assert lines.set_filter(None, "rank>x") and not lines.passed(10), "a filter that is wrong hides nothing"
+
+
 def test_output_is_filtered_and_sorted_by_the_severity_that_it_tells() -> None:
     """A line says what it is, and on stderr it is a warning at least; events have no stream, and say so."""
     said = [

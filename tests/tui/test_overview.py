@@ -488,6 +488,24 @@ async def test_a_filter_that_may_not_mean_what_was_typed_says_so(
         assert any(told in row for row in text_grid(app)), text
 
 
+async def test_a_filter_of_lines_says_how_many_pass(open_app: OpenApp, text_grid: Grid) -> None:
+    events = running()
+    said = ["Epoch 3 of 9", "3 of Epoch 9"]
+    told = ev.OutputWritten(at=events[-1].at, rank=0, host="node-000", local_rank=0, output="stdout", lines=said)
+    async with open_app([*events, told], size=(120, 40)) as (app, pilot, _):
+        await pilot.press("6", "slash", *'"epoch', "space", "3", '"', "enter")
+        await pilot.pause()
+        assert any(f"1 of {app.state.output_lines:,}" in row for row in text_grid(app))
+        await pilot.press("f8")
+        app.cockpit.page.set_filter('"epoch 3"')
+        await pilot.pause()
+        assert any(f"1 of {app.state.output_lines:,}" in row for row in text_grid(app))
+        await pilot.press("f7")
+        app.cockpit.page.set_filter("job")
+        await pilot.pause()
+        assert any(f" of {len(app.state.log):,}" in row for row in text_grid(app) if "/job" in row)
+
+
 async def test_lost_lines_of_output_are_counted_above_it(open_app: OpenApp, text_grid: Grid) -> None:
     events = running()
     lost = ev.OutputWritten(

@@ -32,6 +32,7 @@ from distmon.tui.view.logs import (
     Kept,
     Lines,
     event_line,
+    events_total,
     full_output_line,
     line_at,
     line_in_full,
@@ -203,7 +204,8 @@ class Events(LinesPage):
 
     def update_feed(self, facts: Facts) -> tuple[Lines[Any], str, list[str]]:
         error = self._feed.set_filter(None, self.choices.filters.get("lines", ""), problems=self.choices.problems)
-        return self._feed.update(facts.state.log, self.lines.reads_from), error, []
+        lines = self._feed.update(facts.state.log, self.lines.reads_from)
+        return lines, error, self._feed.passed(events_total(facts.state))
 
 
 class Logs(LinesPage):
@@ -258,6 +260,7 @@ class Logs(LinesPage):
             self._stop_looking_back()
             if older and self._feed.is_filtered and self.frame.player is not None:
                 self._back_soon = self.set_timer(LOOK_AFTER_S, self._look_back)
+        notes = [*self._feed.passed(facts.state.output_lines), *notes]
         return lines, error, [*notes, *self._from_when(older), *["same lines once"] * self.collapse]
 
     def _from_when(self, older: int) -> list[str]:

@@ -15,7 +15,17 @@ from distmon.tui.view.details import details_figures, details_lines, details_tit
 from distmon.tui.view.facts import Facts
 from distmon.tui.view.filters import all_hidden, read_filter, told
 from distmon.tui.view.listing import matches
-from distmon.tui.view.logs import EVENT_FIELDS, EVENT_NAMES, LOG_SORTS, OUTPUT_NAMES, Feed, event_line, order_words, output_line
+from distmon.tui.view.logs import (
+    EVENT_FIELDS,
+    EVENT_NAMES,
+    LOG_SORTS,
+    OUTPUT_NAMES,
+    Feed,
+    event_line,
+    events_total,
+    order_words,
+    output_line,
+)
 from distmon.tui.widgets.cards import Cards
 from distmon.tui.widgets.chart import Chart
 from distmon.tui.widgets.log_view import LogView
@@ -157,6 +167,7 @@ class Overview(Page):
         column, descending = self.choices.sorts["events"]
         lines = self._event_feed.update(facts.state.log, self.events.reads_from)
         lines = self._event_feed.in_order(lines, column, descending=descending)
+        words += self._event_feed.passed(events_total(facts.state))
         self.events.show(lines, " ".join([*words, *order_words(column, descending=descending), *[error] * bool(error)]))
 
     def _draw_output(self, facts: Facts) -> None:
@@ -166,9 +177,10 @@ class Overview(Page):
         words = told(text, problems=problems, rank=rank)
         self.output.hidden = all_hidden(words) if facts.state.output else ""
         column, descending = self.choices.sorts["output"]
+        lines = self._output_feed.update(facts.state.output, self.output.reads_from)
+        words += self._output_feed.passed(facts.state.output_lines)
         notes = words + order_words(column, descending=descending) + [error] * bool(error)
         notes += [f"{dropped:,} lines lost"] * bool(dropped)
-        lines = self._output_feed.update(facts.state.output, self.output.reads_from)
         self.output.show(self._output_feed.in_order(lines, column, descending=descending), " ".join(notes))
 
     def _draw_details(self, facts: Facts) -> None:

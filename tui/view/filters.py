@@ -1,6 +1,7 @@
 """The filter language of every table and log: words, fields, regular expressions, fuzzy letters, each of them inverted at will.
 
     node-003            rows with the text in them, whatever its case
+    "epoch 3"           a phrase: the text with its blanks, also as what a field is compared with
     late>5 host=gpu     a field against a number or a part of a text: = != < <= > >=, and ~ for a regular expression
     host==gpu01         all of a text
     /oom|killed/        a regular expression on the whole row
@@ -19,6 +20,7 @@ from functools import lru_cache
 
 LANGUAGE = (
     ("node-003", "rows with the text in them, whatever its case"),
+    ('"epoch 3"', "a phrase, with its blanks; also behind host="),
     ("late>5 host=gpu", "a field: = != < <= > >=, and ~ for an expression"),
     ("host==gpu01", "all of a text, where = asks for a part of it"),
     ("/oom|killed/", "a regular expression on the whole row"),
@@ -109,8 +111,8 @@ def literal_words(text: str, names: tuple[str, ...] = ()) -> tuple[tuple[str, ..
             continue
         if _is_expression(term):
             found += _words_of_expression(term[1:-1])
-        elif term.isascii() and _is_telling(term):
-            found.append((term.lower(),))
+        elif term.isascii() and _is_telling(_unquoted(term)):
+            found.append((_unquoted(term).lower(),))
     return tuple(found)
 
 
@@ -150,12 +152,26 @@ def _words_of_expression(pattern: str) -> list[tuple[str, ...]]:
     return [tuple(max(words, key=len) for words in told)] if all(told) else []
 
 
+_WORD = re.compile(
+    r"""!?/(?:[^/\\]|\\.)*/                                        # an expression
+    | (?:!?|!?[a-z_]+(?:!=|<=|>=|==|=|<|>|~))"[^"]+(?:"(?!\S)|$)  # a phrase, which may still be typed
+    | \S+""",
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+def _unquoted(word: str) -> str:
+    """A phrase without its quotes; a quote within a word stays."""
+    inner = word[1:].removesuffix('"')
+    return inner if word.startswith('"') and inner and '"' not in inner else word
+
+
 def _words(text: str, names: tuple[str, ...]) -> list[str]:
-    """At blanks, but not within /.../; a field may be written as the head of its column is, with blanks."""
+    """At blanks, but not within /.../ and "..."; a field may be written as the head of its column is, with blanks."""
     for name in names:
         if "_" in name:
             text = re.sub(rf"\b{name.replace('_', ' ')}(?=[!=<>~])", name, text, flags=re.IGNORECASE)
-    return [match.group() for match in re.finditer(r"!?/(?:[^/\\]|\\.)*/|\S+", text)]
+    return [match.group() for match in _WORD.finditer(text)]
 
 
 def _term(word: str, names: tuple[str, ...]) -> _Test:
@@ -170,8 +186,8 @@ def _term(word: str, names: tuple[str, ...]) -> _Test:
         return lambda fields, whole: letters.search(whole) is not None
     match = _FIELD.fullmatch(word)
     if match and match.group(1).lower() in names:
-        return _compared(match.group(1).lower(), match.group(2), match.group(3))
-    wanted = word.lower()
+        return _compared(match.group(1).lower(), match.group(2), _unquoted(match.group(3)))
+    wanted = _unquoted(word).lower()
     return lambda fields, whole: wanted in whole
 
 

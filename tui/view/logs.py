@@ -11,7 +11,7 @@ from itertools import islice, takewhile
 from typing import Any, Generic, TypeVar, overload
 
 from distmon.core.printable import clean
-from distmon.core.state import LogEntry, OutputLine, Severity
+from distmon.core.state import LogEntry, OutputLine, SessionState, Severity
 from distmon.tui.format import clock, fit_end
 from distmon.tui.theme import Palette
 from distmon.tui.view.filters import Filter, read_filter
@@ -199,6 +199,12 @@ class Feed(Generic[E]):
         rank, wanted, problems = self._filter
         return rank is not None or bool(wanted) or problems
 
+    def passed(self, total: int) -> list[str]:
+        """How many of `total` entries pass; nothing without a filter, or where some are no longer here to be counted."""
+        if not self.is_filtered or self._filter[1].error or self._log is None or len(self._log) < total:
+            return []
+        return [f"{sum(len(kept.ranks) for kept in self._shown):,} of {total:,}"]
+
     def entry(self, number: int) -> E | None:
         """The entry of a line's number, while it is kept."""
         kept = self.kept(number)
@@ -235,6 +241,11 @@ class Feed(Generic[E]):
         if problems and severity_of(entry) == "info":
             return False
         return not wanted or wanted.passes(_fields(entry, judged=self._judges), entry.text)
+
+
+def events_total(state: SessionState) -> int:
+    """Of the event log; more than there are where it is full, for what was dropped is not counted."""
+    return len(state.log) + (len(state.log) == state.log.maxlen)
 
 
 def _field(entry: LogEntry | OutputLine, column: str) -> tuple[bool, float, str]:
