@@ -236,7 +236,7 @@ class LogEntry:
     count: int = 1
     """So many times; `at` and `text` are of the last."""
     first_at: float | None = None
-    """When it came first, which is its place in the log; None of what came once."""
+    """When it came first, which is its place in the log; on a screen it stands where it came last. None of what came once."""
 
 
 class OutputLine(NamedTuple):

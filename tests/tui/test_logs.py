@@ -18,7 +18,7 @@ from distmon.replay.session_file import open_session
 from distmon.tui.format import clock
 from distmon.tui.screens.logs import Logs
 from distmon.tui.theme import DARK
-from distmon.tui.view.logs import EVENT_FIELDS, Feed, Kept, event_line, full_output_line, line_in_full, output_line
+from distmon.tui.view.logs import EVENT_FIELDS, Feed, Kept, event_line, full_output_line, line_at, line_in_full, output_line
 from distmon.tui.view_out import as_csv, as_tsv
 from distmon.tui.widgets.cursor_log import CursorLog
 from distmon.tui.widgets.log_view import LogView
@@ -360,14 +360,21 @@ async def test_the_cursor_stays_on_its_line_when_the_filter_changes(open_app: Op
     player.close()
 
 
-def test_an_event_that_came_again_keeps_its_place_and_its_time() -> None:
-    """The line stands where it came first; when it came last is told behind it."""
+def test_an_event_that_came_again_stands_where_it_came_last_and_says_since_when() -> None:
+    """It had the time of the first with the text of the last, above lines that were older than that."""
     state = SessionState()
+    feed = Feed(event_line, 100)
     for at in (10.0, 40.0, 70.0):
         apply(state, ev.EpochStarted(at=at, worker="w", rank=0, epoch=int(at) // 30))
-        apply(state, ev.NoticeGiven(at=at + 5, severity="info", text="x"))
-    feed = Feed(event_line, 100)
+        lines = feed.update(state.log)
+        assert lines[-1].text.startswith(f"epoch {int(at) // 30 + 1} started"), "the newest is the last"
+        apply(state, ev.NoticeGiven(at=at + 5, severity="info", text=f"x{at}"))
     lines = feed.update(state.log)
     shown = [line.prefix[0][0].strip() for line in lines[:]]
-    assert shown == sorted(shown) and lines[0].text.endswith(f"×3 to {clock(70.0)}")
+    assert shown == sorted(shown) == [clock(at) for at in (15.0, 45.0, 70.0, 75.0)]
+    assert lines[2].text == f"epoch 3 started  ×3 since {clock(10.0)}"
     assert [lines.shown_record(i)["time"] for i in range(len(lines))] == shown
+    assert [lines.index_of(line.number) for line in lines[:]] == [0, 1, 2, 3] and lines.index_of(4) is None
+    assert [lines.below(end) for end in (1, 3, 4)] == [3, 1, 0]
+    assert f"{clock(70.0)}  ×3 since {clock(10.0)}" in line_in_full(feed.kept(0), DARK, 60, 5)[0].strip(60, DARK.style("text")).text
+    assert line_at(lines, 72.0) == 0 and line_at(lines, 50.0) == 2, "by its number it is the first still"

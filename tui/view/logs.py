@@ -7,11 +7,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from heapq import merge
 from itertools import islice, takewhile
 from typing import Any, Generic, TypeVar, overload
 
 from distmon.core.printable import clean
-from distmon.core.state import LogEntry, OutputLine, SessionState, Severity
+from distmon.core.state import REPEATED_WITHIN_LINES, LogEntry, OutputLine, SessionState, Severity
 from distmon.tui.format import clock, fit_end
 from distmon.tui.theme import Palette
 from distmon.tui.view.filters import Filter, read_filter
@@ -86,6 +87,8 @@ class Feed(Generic[E]):
         """By what lines were sorted last, with the object that stands for them, and the lines as they were then."""
         self._order_series = object()
         self._sorted: tuple[tuple[int, int], list[Kept[E]]] | None = None
+        self._placed: tuple[tuple[int, int, int, list[float]], list[Kept[E]]] | None = None
+        """What lines were put in order of time last, by numbers and by when the last of them came, and the lines then."""
         self._read: list[Kept[E]] = []
         """All that was kept when a line that a reader has in view was about to be dropped; not added to, and so bounded."""
         self._filter: tuple[int | None, Filter, bool] = (None, Filter(""), False)
@@ -130,7 +133,19 @@ class Feed(Generic[E]):
             self._read = []
         elif not self._read or reads_from > self._read[-1].number:
             self._read = before
-        return Lines(self._shown, self._write, self._series, self._next - 1)
+        return Lines(self._by_time(self._shown), self._write, self._series, self._next - 1)
+
+    def _by_time(self, kept: Sequence[Kept[E]]) -> Sequence[Kept[E]]:
+        """What came again and again stands where it came last; it was added when it came first."""
+        if not kept or isinstance(kept[0].entry, OutputLine):
+            return kept
+        last = [one.entry.at for one in islice(reversed(kept), REPEATED_WITHIN_LINES)]  # no other is counted any more
+        made_of = self._next, kept[0].number, len(kept), last
+        if self._placed is None or self._placed[0] != made_of:
+            again = sorted((one for one in kept if _is_again(one.entry)), key=_last_at)
+            once = (one for one in kept if not _is_again(one.entry))
+            self._placed = made_of, list(merge(once, again, key=_last_at)) if again else list(kept)
+        return self._placed[1]
 
     def in_order(self, lines: Lines[E], column: str, *, descending: bool) -> Lines[E]:
         """The same lines by when they were written, or by one of their fields; those of one value stay in order of time."""
@@ -248,6 +263,15 @@ def events_total(state: SessionState) -> int:
     return len(state.log) + (len(state.log) == state.log.maxlen)
 
 
+def _is_again(entry: LogEntry | OutputLine) -> bool:
+    return isinstance(entry, LogEntry) and entry.count > 1
+
+
+def _last_at(kept: Kept[Any]) -> float:
+    at: float = kept.entry.at
+    return at
+
+
 def _field(entry: LogEntry | OutputLine, column: str) -> tuple[bool, float, str]:
     """To sort by: numbers before texts, and what has no value last."""
     value = _SEVERITIES[severity_of(entry)] if column == "severity" else _fields(entry).get(column)
@@ -283,7 +307,8 @@ def _output_fields(rank: int, host: str, at: float, output: str) -> dict[str, fl
 class Lines(Sequence[LogLine], Generic[E]):
     """A view of kept entries that writes only those asked for. `newest` is the number of the last line that there is.
 
-    Where they are not `in_time`, their numbers are in any order, and what is to be seen first is at the top.
+    Where they are not `in_time`, their numbers are in any order, and what is to be seen first is at the top. In order of time a
+    line that came again has a number smaller than those before it.
     """
 
     def __init__(
@@ -308,10 +333,17 @@ class Lines(Sequence[LogLine], Generic[E]):
             return None
         if self.in_time:
             index = number - self.kept[0].number
-            return index if 0 <= index < len(self.kept) else None
+            if 0 <= index < len(self.kept) and self.kept[index].number == number:
+                return index
+            if isinstance(self.kept[0].entry, OutputLine):
+                return None
         if self._places is None:
             self._places = {kept.number: index for index, kept in enumerate(self.kept)}
         return self._places.get(number)
+
+    def below(self, end: int) -> int:
+        """How many lines there are after the first `end` of those in order of time; numbers have no gaps."""
+        return self.newest + 1 - end - min(one.number for one in islice(self.kept, REPEATED_WITHIN_LINES))
 
     def record(self, index: int) -> dict[str, object]:
         """A line for a file; its moment in seconds since the epoch."""
@@ -326,7 +358,7 @@ class Lines(Sequence[LogLine], Generic[E]):
     def shown_record(self, index: int) -> dict[str, object]:
         """The same for the clipboard: the time of day, as it is on the screen."""
         record = self.record(index)
-        return {"time": clock(_begun(self.kept[index].entry)), **{k: value for k, value in record.items() if k != "at_s"}}
+        return {"time": clock(self.kept[index].entry.at), **{k: value for k, value in record.items() if k != "at_s"}}
 
     @overload
     def __getitem__(self, index: int) -> LogLine: ...
@@ -356,17 +388,19 @@ def order_words(column: str, *, descending: bool) -> list[str]:
     return [] if column == TIME and not descending else [f"by {column}{'↓' if descending else '↑'}"]
 
 
-def _begun(entry: LogEntry | OutputLine) -> float:
-    """When it came, or of what comes again and again when it came first."""
-    return entry.at if isinstance(entry, OutputLine) or entry.first_at is None else entry.first_at
+def times_of(entry: LogEntry | OutputLine) -> str:
+    """Of what came again and again, how often and since when; it is the last that is shown."""
+    if isinstance(entry, OutputLine) or entry.first_at is None:
+        return ""
+    return f"×{entry.count:,} since {clock(entry.first_at)}"
 
 
 def event_line(kept: Kept[LogEntry]) -> LogLine:
     entry = kept.entry
     glyph, role = SEVERITY[entry.severity]
-    prefix = ((clock(_begun(entry)) + " ", "muted"), (glyph + " ", role))
-    times = f"  ×{entry.count:,} to {clock(entry.at)}" if entry.count > 1 else ""
-    return LogLine(kept.number, prefix, clean(entry.text) + times, "text" if entry.severity == "info" else role)
+    prefix = ((clock(entry.at) + " ", "muted"), (glyph + " ", role))
+    text = "  ".join(filter(None, [clean(entry.text), times_of(entry)]))
+    return LogLine(kept.number, prefix, text, "text" if entry.severity == "info" else role)
 
 
 def line_in_full(kept: Kept[Any] | None, palette: Palette, width: int, height: int) -> list[Line]:
@@ -378,7 +412,7 @@ def line_in_full(kept: Kept[Any] | None, palette: Palette, width: int, height: i
     stream = entry.output if isinstance(entry, OutputLine) else entry.severity
     where = clean(hosts[0] or "") if len(hosts) == 1 else f"{len(hosts):,} hosts"
     whose = "" if entry.rank is None else f"rank {entry.rank}" if len(kept.ranks) == 1 else f"{len(kept.ranks):,} ranks"
-    who = [clock(entry.at), where, whose, stream]
+    who = [clock(entry.at), times_of(entry), where, whose, stream]
     return [Line([("  ".join(filter(None, who)), style("muted"))]), *wrapped(clean(entry.text), width, style("text"))]
 
 

@@ -37,8 +37,6 @@ class LogView(Panel):
         self.following = True
         self._lines: Lines[Any] | None = None
         self._series: object = None
-        self._newest = 0
-        """Number of the last line that there is, which may be one that is not among the lines."""
         self._bottom = 0
         """Number of the last line in view, when not following."""
         self._rows = 1
@@ -52,7 +50,7 @@ class LogView(Panel):
         Of another log, or through another filter, the end is shown.
         """
         self.following = self.following or lines.series is not self._series
-        self._lines, self._series, self._newest, self._note = lines, lines.series, lines.newest, note
+        self._lines, self._series, self._note = lines, lines.series, note
         self.redraw()
 
     @property
@@ -82,7 +80,7 @@ class LogView(Panel):
             return "following" if self._in_time else "from the top"
         if self._lines and not self._lines.in_time:
             return f"{self._end():,} of {len(self._lines):,}"
-        below = self._newest - self._lines[self._end() - 1].number if self._lines else 0
+        below = self._lines.below(self._end()) if self._lines else 0
         return f"paused, {below:,} below"
 
     def scroll_mark(self) -> ScrollMark | None:
