@@ -1,4 +1,4 @@
-"""The split of a step: each phase with its mean time, its share of the last seconds, and its part of one bar."""
+"""The split of the mean steady step: each phase with its time, its share and its part of one bar; and the last seconds."""
 
 from __future__ import annotations
 
@@ -11,45 +11,56 @@ from distmon.tui.view.words import PHASE_NAMES
 from distmon.tui.widgets.line import Line
 from distmon.tui.widgets.meter import meter, stacked
 
+_RECENT = f"  last {ROLLING_S:.0f} s"
+_FIGURES, _LEAST_METER = 14 + 9 + 6, 8
+"""Cells of a phase's name, time and share; and of the smallest meter behind them, with its gap."""
+
 
 def figures(facts: Facts) -> list[dict[str, object]]:
-    """The same for a file: seconds of the mean steady step, and shares of the last seconds."""
+    """The same for a file: seconds and shares of the mean steady step, and shares of the last seconds."""
     return [
         {
             "phase": name,
             "mean_s": facts.split.phase(name) if facts.split else None,
-            "recent_share_percent": 100 * facts.shares[name] if facts.shares else None,
+            "mean_share_percent": _share(facts, name),
+            "recent_share_percent": _recent_share(facts, name),
         }
         for name in ALL_PHASES
     ]
 
 
+def _share(facts: Facts, name: str) -> float | None:
+    """Of the mean steady step, in percent."""
+    share = facts.split.share(name) if facts.split else None
+    return None if share is None else 100 * share
+
+
+def _recent_share(facts: Facts, name: str) -> float | None:
+    return 100 * facts.shares[name] if facts.shares else None
+
+
 def split_lines(facts: Facts, palette: Palette, width: int, height: int) -> list[Line]:
-    """The bar where there is room for it, then a line per phase."""
+    """The bar where there is room for it, then a line per phase; what is of another time has its column's name over it."""
     style = palette.style
     if facts.shares is None and facts.split is None:
         return [Line(), Line([(fit("no steps yet", width, "centre"), style("muted"))])]
     lines: list[Line] = []
-    if height > len(ALL_PHASES) and facts.shares:
-        parts = [(max(facts.shares[name], 0.0), name) for name in ALL_PHASES]
+    with_recent = False
+    if height > len(ALL_PHASES) and facts.split:
+        parts = [(max(_share(facts, name) or 0.0, 0.0), name) for name in ALL_PHASES]
         bars = 2 if height >= len(ALL_PHASES) + 3 else 1
         lines.extend(stacked(parts, width, palette) for _ in range(bars))
         if height >= len(ALL_PHASES) + bars + 1:
-            lines.append(_heading(palette, width))
-    return [*lines, *(_phase(facts, palette, name, i, width) for i, name in enumerate(ALL_PHASES))]
+            with_recent = width >= _FIGURES + len(_RECENT) + _LEAST_METER
+            heads = (fit("phase", 14), fit("mean ms", 9, "right"), fit("share", 6, "right"), _RECENT * with_recent)
+            lines.append(Line([(head, style("muted")) for head in heads if head]))
+    return [*lines, *(_phase(facts, palette, name, i, width, with_recent) for i, name in enumerate(ALL_PHASES))]
 
 
-def _heading(palette: Palette, width: int) -> Line:
-    muted = palette.style("muted")
-    return Line(
-        [(fit("phase", 14), muted), (fit("mean ms", 9, "right"), muted), (fit(f"{ROLLING_S:.0f} s", 6, "right"), muted)]
-    )
-
-
-def _phase(facts: Facts, palette: Palette, name: str, index: int, width: int) -> Line:
+def _phase(facts: Facts, palette: Palette, name: str, index: int, width: int, with_recent: bool) -> Line:
     style = palette.style
     mean = facts.split.phase(name) if facts.split else None
-    share = 100 * facts.shares[name] if facts.shares and mean is not None else None
+    share = _share(facts, name)
     line = Line(
         [
             (SHADES[index] + " ", style(name)),
@@ -59,8 +70,10 @@ def _phase(facts: Facts, palette: Palette, name: str, index: int, width: int) ->
     line.add(fit(milliseconds(mean), min(width - line.width - 6, 9), "right"), style("text")).add(
         percent(share, 6), style(name, bold=True)
     )
+    if with_recent:
+        line.add(percent(_recent_share(facts, name) if mean is not None else None, len(_RECENT)), style("muted"))
     room = width - line.width - 2
-    if room >= 6 and share is not None:
+    if room >= _LEAST_METER - 2 and share is not None:
         line.add("  ", style("text")).extend(meter(palette, share, room, name))
     return line
 
