@@ -130,7 +130,7 @@ def find_hang(state: SessionState) -> Hang | None:
     usual = median(rank.usual_step_s() for rank in generation.ranks.values()) or 0.0
     silent = state.now - last
     fresh = {rank: stack for rank, stack in watch.stacks.items() if stack.at > last}
-    if silent < SILENT_STEPS * usual + MARGIN_S or not fresh or _resetting(state, last):
+    if silent < SILENT_STEPS * usual + MARGIN_S or not fresh or resetting(state, last):
         return None
     asked = {rank for rank, steps in generation.ranks.items() if steps.totals.steps >= USUAL_STEPS}
     unheard = {rank for rank in asked if rank not in fresh and not _exited(state, rank)}
@@ -141,7 +141,7 @@ def find_hang(state: SessionState) -> Hang | None:
     return _judge(watch, last, state.now, usual, fresh, unheard, {rank.rank for rank in frozen_ranks(state)})
 
 
-def _resetting(state: SessionState, last: float) -> bool:
+def resetting(state: SessionState, last: float) -> bool:
     """Ranks have left the training since to form a new generation."""
     return any(probe.interruptions and probe.interruptions[-1].at > last for probe in state.elastic.probes.values())
 

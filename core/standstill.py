@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from distmon.core.finding import Verdict, since_start
 from distmon.core.frozen import FROZEN, frozen_ranks, named
-from distmon.core.hangs import Hang, describe, patience_s, pause_of, stands_at
+from distmon.core.hangs import Hang, describe, patience_s, pause_of, resetting, stands_at
 from distmon.core.measures import forming_round
 from distmon.core.reach import hosts_out_of_reach, silent_nodes, unheard
 from distmon.core.state import SessionState
@@ -38,6 +38,8 @@ def standstill(state: SessionState, generation: Generation | None) -> Verdict | 
         return paused
     if silence <= max(STALL_S, 5 * usual) or unheard(state, generation.ranks) or forming_round(state) is not None:
         return None
+    if _training_is_over(state, generation, last):
+        return None
     ended = sorted(n for n in generation.ranks if n in state.ranks and state.ranks[n].exit_code == 0)
     some = f"rank{'s' * (len(ended) > 1)} {', '.join(map(str, ended[:8]))} ended; " if ended else ""
     return Verdict(
@@ -49,6 +51,14 @@ def standstill(state: SessionState, generation: Generation | None) -> Verdict | 
         from_s=since_start(state, last),
         to_s=since_start(state, state.now),
     )
+
+
+def _training_is_over(state: SessionState, generation: Generation, last: float) -> bool:
+    """Every rank has ended, or has shut Horovod down after its last step, and not to begin a new round."""
+    if resetting(state, last):
+        return False
+    known = ((state.ranks.get(number), steps.last_end or 0.0) for number, steps in generation.ranks.items())
+    return all(r is not None and (r.exit_code is not None or r.told_until.get("teardown", 0.0) > end) for r, end in known)
 
 
 def silent_agents(state: SessionState) -> Verdict | None:

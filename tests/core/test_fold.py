@@ -198,6 +198,23 @@ def test_a_stall_after_ranks_have_ended_says_so() -> None:
     assert verdicts(state)[0].text.startswith("rank 0 ended; no rank has finished a step for")
 
 
+@pytest.mark.parametrize("reset", [False, True])
+def test_ranks_that_only_take_long_to_end_after_their_training_are_no_stall(*, reset: bool) -> None:
+    """Their Pythons may need seconds for it on a busy machine. A teardown for a new round that never forms is no end."""
+    over = ev.JobEnded | ev.WorkerExited | ev.SessionEnded | ev.NodeLeft
+    state = fold([e for e in session(Script(ranks=2, nodes=1, seconds=10)) if not isinstance(e, over)])
+    (node,), ended = state.nodes, max(r.last_end or 0.0 for g in state.generations.values() for r in g.ranks.values())
+    for rank in range(2):
+        who = {"node": node, "worker": f"w{rank}", "rank": rank}
+        if reset:
+            apply(state, ev.TrainingInterrupted(at=ended + 0.1, **who, generation=0, cause="hosts_changed"))
+        apply(state, ev.SpanRecorded(at=ended + 0.3, **who, span="teardown", started=ended + 0.2, duration_s=0.1))
+    for _ in range(30):
+        apply(state, ev.NodeSampled(at=state.now, node=node, interval_s=1.0))
+        apply(state, ev.Ticked(at=state.now + 1))
+    assert ("stall" in [verdict.kind for verdict in verdicts(state)]) is reset
+
+
 def test_a_silent_node_goes_stale_then_lost_and_comes_back() -> None:
     state = fold([ev.NodeJoined(at=0.0, node="n", host="h"), ev.NodeSampled(at=1.0, node="n", interval_s=1.0)])
     node = state.nodes["n"]
