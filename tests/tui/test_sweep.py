@@ -75,7 +75,11 @@ def test_a_sweep_runs_every_size_in_turns_and_reports(job: Path, capsys: pytest.
     said = capsys.readouterr()
     assert [line.split()[0] for line in started(job)] == ["1", "2", "2", "1", "1", "2"]
     assert {line.split(" ", 1)[1] for line in started(job)} == {"--samples-per-step 8 --timeline-mark-cycles"}
-    assert said.err == "", "quiet in a pipe"
+    lines = said.err.splitlines()
+    assert lines[0] == "distmon: 6 runs into out; should it break: distmon sweep --resume out"
+    assert lines[1] == "distmon: run 1 of 6: 1 rank, repeat 1 begins"
+    assert re.fullmatch(r"distmon: run 1 of 6: 1 rank, repeat 1: [\d,.]+ samples/s, .* left", lines[2])
+    assert len(lines) == 1 + 2 * 6 and "\x1b" not in said.err, "a line as each run begins and ends"
     scaling = json.loads(said.out)["scaling"]
     assert [(p["ranks"], p["runs"]) for p in scaling["points"]] == [(1, 3), (2, 3)]
     two = scaling["points"][1]

@@ -19,6 +19,7 @@ from distmon.core.measures import steps
 from distmon.core.printable import clean
 from distmon.replay.session_file import load_state
 from distmon.tui.cli.run import split_words as split_run_words
+from distmon.tui.cli.sweep_runs import say
 
 EPILOG = """\
 The job is run 2 x PAIRS times, in turns, so that drift of the machine does not look like cost.
@@ -74,8 +75,10 @@ def run(arguments: argparse.Namespace) -> int:
     for pair in range(arguments.pairs):
         arms = [(without, False), (with_timing, True)]
         for results, timed in arms if pair % 2 == 0 else reversed(arms):
-            _say(f"pair {pair + 1} of {arguments.pairs}: running {'with' if timed else 'without'} timing")
-            results.append(_run_once(arguments.words, timed))
+            place = f"pair {pair + 1} of {arguments.pairs}, {'with' if timed else 'without'} timing"
+            say(f"{place}: begins")
+            results.append(used := _run_once(arguments.words, timed))
+            say(f"{place}: {used.wall_s:.1f} s, {used.cpu_s:.1f} s of CPU time")
     sys.stdout.write((as_json(without, with_timing) if arguments.json else as_text(without, with_timing)) + "\n")
     return 0
 
@@ -157,8 +160,3 @@ def _why(recording: Path, exit_code: int, lines: list[str]) -> str:
 
 def _times(ratio: Comparison) -> str:
     return f"x {ratio.median:.4f} ({ratio.least:.4f} to {ratio.greatest:.4f})"
-
-
-def _say(text: str) -> None:
-    if sys.stderr.isatty():
-        sys.stderr.write(f"distmon: {text}\n")

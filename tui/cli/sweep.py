@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--folder", type=Path, metavar="DIR", help="a new folder for the recordings (default: sweep-DATE)")
     where.add_argument("--resume", type=Path, metavar="DIR", help="go on with the sweep in this folder")
     add_kind(parser)
-    parser.add_argument("--headless", action="store_true", help="a plain line for each run instead of a status line")
+    parser.add_argument("--headless", action="store_true", help="plain lines as each run begins and ends, no status line")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="the report as JSON (docs/json.md)")
     form.add_argument("--markdown", action="store_true", help="the report as Markdown")

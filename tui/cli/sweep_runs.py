@@ -33,7 +33,7 @@ def say(text: str) -> None:
 
 
 class SweepRuns:
-    """Each run is a `distmon run --headless` of its own. On a terminal a status line tells how far it is."""
+    """Each run is a `distmon run --headless` of its own. On a terminal a status line tells how far it is; else a line its begin."""
 
     def __init__(self, folder: SweepFolder, *, plain: bool) -> None:
         self.folder = folder
@@ -42,7 +42,6 @@ class SweepRuns:
         self.done = 0
         self._order = runs(folder.sweep)
         self._took_s: dict[Run, float] = {}
-        self._told = plain or sys.stderr.isatty()
         self._live = sys.stderr.isatty() and not plain
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -51,7 +50,7 @@ class SweepRuns:
         pending = [run for run in self._order if not self._is_there(run)]
         if self.done:
             say(f"{self.done} of {len(self._order)} runs are there already")
-        elif self._told:
+        else:
             path = self.folder.path
             say(f"{count(len(self._order), 'run')} into {path}; should it break: distmon sweep --resume {path}")
         in_a_row = 0
@@ -91,13 +90,15 @@ class SweepRuns:
     def _one(self, run: Run, pending: list[Run]) -> bool:
         place = f"run {self._order.index(run) + 1} of {len(self._order)}: {run}"
         self.folder.forget(run)
+        if not self._live:
+            say(f"{place} begins{self._left([run, *pending])}")
         code = self._watched(run, place, pending)
         if self.stopped:
             self.folder.forget(run)
             return False
         if code == 0 and self._is_there(run):
             rate = throughput(generation(load_state(self.folder.recording(run))[0])).mean
-            self._tell(f"{place}: {number(rate)} samples/s, {seconds(self._took_s[run])}{self._left(pending)}")
+            say(f"{place}: {number(rate)} samples/s, {seconds(self._took_s[run])}{self._left(pending)}")
             return True
         say(f"{place}: failed with exit code {code}: {self._last_line(run) or 'it said nothing'}")
         return False
@@ -139,10 +140,6 @@ class SweepRuns:
         except OSError:
             return ""
         return clean(lines[-1]).removeprefix("distmon: ") if lines else ""
-
-    def _tell(self, text: str) -> None:
-        if self._told:
-            say(text)
 
     def _status(self, text: str) -> None:
         if self._live:
