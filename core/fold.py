@@ -30,6 +30,7 @@ from distmon.core.state import (
     GpuMeans,
     HostSilence,
     LogEntry,
+    Metric,
     NodeState,
     OutputLine,
     PowerSeries,
@@ -229,7 +230,8 @@ def _freeze(rank: RankState, signal: str, state: SessionState, at: float) -> Non
 
 
 def _mark_set(state: SessionState, event: ev.MarkSet) -> None:
-    _say(state, event.at, "info", f"mark: {event.text}", event.rank)
+    whose = "" if event.rank is None else f" of rank {event.rank}"
+    _say(state, event.at, "info", f"mark{whose}: {event.text}", event.rank)
 
 
 def _membership_changed(state: SessionState, event: ev.MembershipChanged) -> None:
@@ -376,7 +378,8 @@ def _span_recorded(state: SessionState, event: ev.SpanRecorded) -> None:
 
 
 def _metrics_logged(state: SessionState, event: ev.MetricsLogged) -> None:
-    _rank(state, event.rank).metrics.update(event.values)
+    logged = {name: Metric(value, event.step, event.epoch) for name, value in event.values.items()}
+    _rank(state, event.rank).metrics.update(logged)
     add_metrics(state.epochs, event)
 
 

@@ -180,7 +180,8 @@ def _of_nodes(state: SessionState) -> dict[str, float | None]:
 
 def _loss(state: SessionState) -> float | None:
     """The last that the lowest rank logged; else the last that was printed with an epoch."""
-    sources = [state.ranks[rank].metrics for rank in sorted(state.ranks)[:1]]
+    logged = [state.ranks[rank].metrics for rank in sorted(state.ranks)[:1]]
+    sources = [{name: metric.value for name, metric in metrics.items()} for metrics in logged]
     sources += [state.printed[epoch] for epoch in sorted(state.printed, reverse=True)[:1]]
     return next((metrics[name] for metrics in sources for name in LOSSES if name in metrics), None)
 

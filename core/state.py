@@ -59,6 +59,15 @@ class JobState:
         return self.end_reason == "stopped" and self.failure is None
 
 
+@dataclass(slots=True, frozen=True)
+class Metric:
+    """The value of a metric that a rank logged last, with its step and epoch (from 0) where they are known."""
+
+    value: float
+    step: int | None
+    epoch: int | None
+
+
 @dataclass(slots=True)
 class RankState:
     """The worker that holds a rank now, and what is known of it."""
@@ -83,7 +92,7 @@ class RankState:
     thawed_at: float | None = None
     """When SIGCONT followed; None until then."""
     unseen: dict[str, str] = field(default_factory=dict)
-    metrics: dict[str, float] = field(default_factory=dict)
+    metrics: dict[str, Metric] = field(default_factory=dict)
     model: ModelDescribed | None = None
     epochs: int | None = None
     steps_per_epoch: int | None = None

@@ -99,6 +99,16 @@ class Epoch(Struct, kw_only=True):
     samples_per_s: float | None
 
 
+class Metric(Struct, kw_only=True):
+    name: str
+    rank: int
+    """The lowest that logged it."""
+    value: float
+    """The last."""
+    step: int | None
+    epoch: int | None
+
+
 class Rail(Struct, kw_only=True):
     name: str
     mean_w: float | None
@@ -437,6 +447,7 @@ class Session(Struct, kw_only=True):
     energy: Energy | None
     ranks: list[Rank]
     epochs: list[Epoch]
+    metrics: list[Metric]
     nodes: list[Node]
     elastic: Elastic
     hangs: list[Hang]

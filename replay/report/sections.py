@@ -47,6 +47,7 @@ def sections(session: model.Session) -> list[Section]:
         Section("Ranks", table=_rank_table(session)),
         Section("Throughput of each rank after warm-up", table=_rank_throughput(session)),
         Section("Throughput of each epoch, all ranks together", table=_epoch_table(session)),
+        Section("Metrics that were logged, the last value of each", table=_metric_table(session)),
         Section("Nodes", table=_node_table(session)),
         *(_hardware(session.nodes) if len(session.nodes) <= _DETAILED_NODES else []),
         Section("Who joined and left", table=_elastic_table(session)),
@@ -378,6 +379,21 @@ def _epoch_row(epoch: model.Epoch, *, slowest: bool) -> list[str]:
     ranks = DASH if epoch.ranks is None else "–".join(map(str, sorted(set(epoch.ranks))))
     samples = DASH if epoch.samples is None else f"{epoch.samples:,}"
     return [str(epoch.epoch + 1), ranks, samples, seconds(epoch.training_s), number(epoch.samples_per_s, 5), ", ".join(said)]
+
+
+def _metric_table(session: model.Session) -> Table:
+    rows = [
+        [
+            found.name,
+            number(found.value),
+            DASH if found.step is None else f"{found.step:,}",
+            DASH if found.epoch is None else str(found.epoch + 1),
+            str(found.rank),
+        ]
+        for found in session.metrics
+    ]
+    brief = tuple(range(_MOST_ROWS)) if len(rows) > _MOST_ROWS else None
+    return Table(["metric", "value", "step", "epoch", "rank"], rows, brief=brief)
 
 
 def _node_table(session: model.Session) -> Table:

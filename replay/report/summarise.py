@@ -77,6 +77,7 @@ def summarise(
         energy=summarise_energy(state, price_per_node_hour),
         ranks=[_rank(state, overall) for overall in overalls],
         epochs=[_epoch(epoch) for epoch in epochs],
+        metrics=_metrics(state),
         nodes=[_node(state, node) for _, node in sorted(state.nodes.items(), key=lambda item: (item[1].host, item[0]))],
         elastic=summarise_elastic(state, lambda at: _since(state, at)),
         hangs=summarise_hangs(state, lambda at: _since(state, at)),
@@ -213,6 +214,15 @@ def _epoch(found: EpochThroughput) -> model.Epoch:
         training_s=found.training_s,
         samples_per_s=found.samples_per_s,
     )
+
+
+def _metrics(state: SessionState) -> list[model.Metric]:
+    """What the script, or its framework, logged last under each name."""
+    last = {name: (rank, metric) for rank in sorted(state.ranks, reverse=True) for name, metric in state.ranks[rank].metrics.items()}
+    return [
+        model.Metric(name=clean(name), rank=rank, value=found.value, step=found.step, epoch=found.epoch)
+        for name, (rank, found) in sorted(last.items())
+    ]
 
 
 def _node(state: SessionState, node: NodeState) -> model.Node:

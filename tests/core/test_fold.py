@@ -198,6 +198,11 @@ def test_a_stall_after_ranks_have_ended_says_so() -> None:
     assert verdicts(state)[0].text.startswith("rank 0 ended; no rank has finished a step for")
 
 
+def test_a_mark_says_which_rank_set_it() -> None:
+    state = fold(ev.MarkSet(at=1.0, text="drop", rank=rank) for rank in (0, 1, None))
+    assert [entry.text for entry in state.log] == ["mark of rank 0: drop", "mark of rank 1: drop", "mark: drop"]
+
+
 @pytest.mark.parametrize("reset", [False, True])
 def test_ranks_that_only_take_long_to_end_after_their_training_are_no_stall(*, reset: bool) -> None:
     """Their Pythons may need seconds for it on a busy machine. A teardown for a new round that never forms is no end."""

@@ -130,6 +130,25 @@ def test_the_figures_are_those_of_the_script() -> None:
     assert found["world_size"] == {"min": 4, "max": 4, "last": 4}
 
 
+def test_what_was_logged_is_told_with_its_last_value_and_when_that_was() -> None:
+    state = folded(list(session(Script(ranks=2, seconds=5))))
+    for rank, name, value, step, epoch in (
+        (1, "accuracy", 0.5, 7, None),
+        (1, "loss", 9.0, 9, 1),
+        (0, "loss", 2.0, 8, 0),
+        (0, "loss", 0.25, 1200, 1),
+    ):
+        logged = {name: value}
+        apply(state, ev.MetricsLogged(at=state.now, worker=f"w{rank}", rank=rank, values=logged, step=step, epoch=epoch))
+    assert [m for m in as_json(state)["metrics"] if m["name"] in ("loss", "accuracy")] == [
+        {"name": "accuracy", "rank": 1, "value": 0.5, "step": 7, "epoch": None},
+        {"name": "loss", "rank": 0, "value": 0.25, "step": 1200, "epoch": 1},
+    ]
+    text = to_text(sections(summarise(state)))
+    assert re.search(r"^ *loss +0\.25 +1,200 +2 +0$", text, re.MULTILINE)
+    assert re.search(r"^ *accuracy +0\.5 +7 +– +1$", text, re.MULTILINE)
+
+
 def test_what_was_not_measured_is_null_with_its_reason() -> None:
     events = [event for event in session(Script(seconds=20)) if not isinstance(event, ev.NodeSampled)]
     blind = [

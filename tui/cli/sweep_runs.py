@@ -33,7 +33,7 @@ def say(text: str) -> None:
 
 
 class SweepRuns:
-    """Each run is a `distmon run --headless` of its own. On a terminal a status line tells how far it is; else a line its begin."""
+    """Each run is a `distmon run --headless` of its own. A status line, or a line as it begins, tells how far it is."""
 
     def __init__(self, folder: SweepFolder, *, plain: bool) -> None:
         self.folder = folder

@@ -5,7 +5,7 @@ from __future__ import annotations
 from distmon.core.events import WorkerIdentified
 from distmon.core.measures import ALL_PHASES, RECENT, RankRow, Split, steady_split
 from distmon.core.printable import clean
-from distmon.core.state import RankState
+from distmon.core.state import Metric, RankState
 from distmon.tui.format import MISSING, duration, fit, milliseconds, percent
 from distmon.tui.theme import Palette
 from distmon.tui.view.facts import Facts
@@ -100,11 +100,11 @@ def _note(palette: Palette, name: str, text: str, role: str = "warn") -> Line:
     return Line([(clean(name) + " ", palette.style("muted")), (clean(text), palette.style(role))])
 
 
-def _metrics(metrics: dict[str, float], palette: Palette) -> list[Line]:
+def _metrics(metrics: dict[str, Metric], palette: Palette) -> list[Line]:
     style = palette.style
     return [
-        Line([(fit(clean(name), 14), style("muted")), (f"{value:>10.4g}", style("text"))])
-        for name, value in sorted(metrics.items())
+        Line([(fit(clean(name), 14), style("muted")), (f"{metric.value:>10.4g}", style("text"))])
+        for name, metric in sorted(metrics.items())
     ]
 
 
