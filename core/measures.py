@@ -386,11 +386,10 @@ def progress(state: SessionState) -> Progress:
 
 
 def elapsed(state: SessionState) -> float | None:
-    """Seconds since the job started, until its end."""
+    """Seconds since the job started, until its end; None where that is dated before its start, by a clock that was set."""
     begun = state.job.started.at if state.job.started else state.started
-    if begun is None:
-        return None
-    return (state.job.ended_at if state.job.ended_at is not None else state.now) - begun
+    ended = state.job.ended_at if state.job.ended_at is not None else state.now
+    return None if begun is None or ended < begun else ended - begun
 
 
 class RankRow(NamedTuple):

@@ -31,6 +31,7 @@ from distmon.core.waited import steady_speed, waited_share
 from distmon.core.wall import wall_split
 
 NO_SAMPLES = "the number of samples in a batch was not seen"
+ENDS_BEFORE_START = "its end is dated before its start: a clock was set"
 
 
 class RunFigures(Struct, frozen=True, kw_only=True):
@@ -110,6 +111,8 @@ def why_no_figures(state: SessionState) -> str:
         return "no rank reported a step"
     if samples(state) is None:
         return NO_SAMPLES
+    if elapsed(state) is None:
+        return ENDS_BEFORE_START if state.job.started is not None else "no start was recorded"
     return "too few steps for a speed" if generation.world_size else "its number of ranks was not seen"
 
 

@@ -194,13 +194,14 @@ def steady_speed(
     state: SessionState, generation: Generation, entries: int | None = None, faster: float | None = None
 ) -> Interval | float | None:
     """Samples/s after warm-up without that wait, of the first `entries` of the series; with an interval where they are enough.
+    None where no time passed or no sample was trained.
 
     `faster` is `without_wait` as it was found before. None of the interval's width is of how seldom another evaluates.
     """
     width = generation.series.width
     cut = steps_set_aside(generation) // width
     durations, counts = (column[cut:entries] for column in step_series(generation))
-    if (seconds := math.fsum(durations) * width) <= 0:
+    if (seconds := math.fsum(durations) * width) <= 0 or sum(counts) <= 0:
         return None
     faster = without_wait(state, generation) if faster is None else faster
     speed = sum(counts) / seconds * faster

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from distmon.core.arrivals import BLOCK
 from distmon.core.leaps import REASON
+from distmon.core.reconcile import ENDS_BEFORE_START
 from distmon.replay.report import model
 
 _NO_STEP = "no rank reported a step"
@@ -47,7 +48,10 @@ def _of_job(session: model.Session) -> Iterator[tuple[str, str]]:
     if session.started is None:
         yield "started", "no start was recorded"
     if session.duration_s is None:
-        yield "duration_s", "no start was recorded"
+        why = "no start was recorded" if session.started is None else ENDS_BEFORE_START
+        yield from ((key, why) for key in ("duration_s", *(("wall_split_s", "rank_seconds") if session.steps else ())))
+        if session.energy is not None and session.samples:
+            yield from ((f"energy.{key}", why) for key in ("per_sample_j", "per_useful_sample_j"))
     if session.end_reason is None:
         yield "end_reason", session.reasons.get("exit_code", "how the job ended was not told")
     if session.world_size.last is None:

@@ -11,11 +11,13 @@ from distmon.core import events as ev
 from distmon.core import steps
 from distmon.core.books import books
 from distmon.core.clocks import moved
+from distmon.core.comparison import run_values
 from distmon.core.energy import energy
 from distmon.core.epoch_throughput import epoch_throughputs
 from distmon.core.fold import apply
 from distmon.core.leaps import MOST_LEAPS, REASON, all_leaps, note_leap
-from distmon.core.measures import rolling_throughput, session_mean_throughput
+from distmon.core.measures import elapsed, rolling_throughput, session_mean_throughput
+from distmon.core.reconcile import ENDS_BEFORE_START, run_figures, why_no_figures
 from distmon.core.state import SessionState
 from distmon.core.steps import RankSteps
 from distmon.core.synthetic import Script, session
@@ -157,3 +159,16 @@ def test_a_worker_told_again_by_its_agent_sets_no_clock() -> None:
     for event in batches[-8:]:
         apply(state, replace(event, seq=event.seq + 100))
     assert not any(all_leaps(state))
+
+
+def test_a_job_whose_end_is_dated_before_its_start_has_no_duration_and_says_why() -> None:
+    state = SessionState()
+    for event in session(SCRIPT):
+        later = isinstance(event, (ev.StepsRecorded, ev.JobEnded)) and event.at - SCRIPT.start > 60
+        apply(state, moved(event, -3_600.0) if later else event)
+    assert elapsed(state) is None and wall_split(state) is None and books(state) is None
+    assert run_figures(state) is None and why_no_figures(state) == ENDS_BEFORE_START
+    assert "duration" not in run_values(state)
+    report = summarise(state)
+    assert report.duration_s is None
+    assert {report.reasons[key] for key in ("duration_s", "wall_split_s", "rank_seconds")} == {ENDS_BEFORE_START}

@@ -8,9 +8,11 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from distmon.core.events import StepsRecorded
 from distmon.core.fold import apply
-from distmon.core.reconcile import RunFigures, reconcile, run_figures
+from distmon.core.reconcile import RunFigures, reconcile, run_figures, why_no_figures
 from distmon.core.state import SessionState
 from distmon.core.synthetic import Script, session
 
@@ -84,3 +86,13 @@ def test_one_wall_time_stands_in_the_identity_and_in_the_split() -> None:
     row = reconcile(runs)[0]
     assert row.wall_s.estimate == pytest.approx(60.0)
     assert row.parts_s == pytest.approx({"launch": 15.0, "steady": 45.0})
+
+
+def test_steady_steps_without_a_sample_have_no_figures() -> None:
+    """Only the warm-up's batches tell some: a speed of 0 has no logarithm."""
+    state = SessionState()
+    for event in session(Script(ranks=2, nodes=1, seconds=30)):
+        if isinstance(event, StepsRecorded) and event.samples is not None and event.first_step > 0:
+            event = replace(event, samples=[0] * len(event.samples))
+        apply(state, event)
+    assert run_figures(state) is None and why_no_figures(state) != ""
