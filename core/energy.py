@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from distmon.core.energy_trail import KEEP_S, EnergyTrail, Spent
 from distmon.core.epochs import Epoch
 from distmon.core.intervals import student
-from distmon.core.leaps import REASON, all_leaps, in_step
+from distmon.core.leaps import REASON, all_leaps, clocks, in_step, told_once
 from distmon.core.measures import elapsed, samples_with_unknown
 from distmon.core.state import NodeState, PowerSeries, SessionState
 
@@ -239,11 +239,12 @@ def _by_epoch(
 ) -> tuple[list[EpochEnergy], dict[int, str]]:
     """Epochs with their energy, and why others have none."""
     interval_s = max((node.least_interval_s or 0.0 for node in state.nodes.values()), default=0.0)
-    found, lacking, leaps = [], {}, all_leaps(state)
+    found, lacking, leaps, of_ranks = [], {}, all_leaps(state), clocks(state)
     for number, epoch in sorted(state.epochs.items()):
         if epoch.started is None or epoch.ended is None:
             continue
-        if not in_step(leaps, epoch.started, epoch.ended):
+        # What is spent is known by times, of which some come twice.
+        if not (in_step(of_ranks, *epoch.places) and told_once(leaps, epoch.started, epoch.ended)):
             lacking[number] = REASON
             continue
         measured = _measured(state.trail, epoch, epoch.started, epoch.ended, due, counted_share)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from distmon.core.elastic import undone_from
 from distmon.core.epoch_comparison import epoch_ranks
 from distmon.core.epochs import Epoch, EpochPart
-from distmon.core.leaps import REASON, Leap, all_leaps, in_step
+from distmon.core.leaps import REASON, Clocks, clocks, in_step
 from distmon.core.state import SessionState
 from distmon.core.steps import JobSeries
 
@@ -37,16 +37,16 @@ class EpochThroughput:
 
 def epoch_throughputs(state: SessionState) -> list[EpochThroughput]:
     """Every epoch of which steps were told, in order."""
-    undone, leaps = undone_from(state), all_leaps(state)
-    return [_throughput(state, epoch, undone, leaps) for _, epoch in sorted(state.epochs.items()) if epoch.parts]
+    undone, found = undone_from(state), clocks(state)
+    return [_throughput(state, epoch, undone, found) for _, epoch in sorted(state.epochs.items()) if epoch.parts]
 
 
 def _throughput(
-    state: SessionState, epoch: Epoch, undone: dict[int, tuple[int, float]], leaps: list[list[Leap]]
+    state: SessionState, epoch: Epoch, undone: dict[int, tuple[int, float]], of_ranks: dict[int, Clocks]
 ) -> EpochThroughput:
     parts = epoch.parts
     begun, ended = min(part.started for part in parts.values()), max(part.ended for part in parts.values())
-    samples, in_time = epoch.samples, in_step(leaps, begun, ended)
+    samples, in_time = epoch.samples, in_step(of_ranks, *epoch.places)
     whole = in_time and all(map(_whole, parts.values()))
     training_s = math.fsum(part.ended - part.started for part in parts.values()) if whole else None
     thrown = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from distmon.core.energy_trail import Spent
@@ -53,6 +54,13 @@ class Epoch:
     def ended(self) -> float | None:
         """End of its last step, likewise."""
         return max((part.ended for part in self.parts.values()), default=None)
+
+    @property
+    def places(self) -> tuple[tuple[int, float], tuple[int, float]]:
+        """(generation, step) of its first step and of the one after its last; of a whole generation where rank 0 told none."""
+        first, last = min(self.parts), max(self.parts)
+        begun, ended = self.parts[first].lead, self.parts[last].lead
+        return (first, begun[0] if begun is not None else 0), (last, ended[1] if ended is not None else math.inf)
 
     @property
     def samples(self) -> int | None:

@@ -113,14 +113,42 @@ def end_known(state: SessionState, made: RankSteps) -> bool:
     return not before_the_job(state, made) and abs(_by_s(leaps_of(state, made))) < _APART_S
 
 
-def in_step(leaps: list[list[Leap]], since: float, until: float) -> bool:
-    """Whether the times of all ranks are of one clock, or of clocks that were set alike before, and none leaps within a time."""
-    if not any(leaps):
-        return True
-    if not told_once(leaps, since, until):
-        return False
-    by_s = [_by_s([leap for leap in of_rank if leap.after < until]) for of_rank in leaps]
-    return max(by_s) - min(by_s) < _APART_S
+class Clocks(NamedTuple):
+    """Those of the ranks of a generation, rank by rank."""
+
+    behind_s: list[float]
+    """From the start on, of which only more than the job had lasted by then is seen."""
+    leaps: list[list[Leap]]
+
+
+Place = tuple[int, float]
+"""A generation and its step."""
+
+
+def clocks(state: SessionState) -> dict[int, Clocks]:
+    """Generation -> its ranks' clocks, of those in which any is seen to be wrong."""
+    found = {}
+    for number, generation in state.generations.items():
+        ranks = generation.ranks.values()
+        own = Clocks([before_the_job(state, made) for made in ranks], [leaps_of(state, made) for made in ranks])
+        if any(own.behind_s) or any(own.leaps):
+            found[number] = own
+    return found
+
+
+def in_step(found: dict[int, Clocks], begun: Place, ended: Place) -> bool:
+    """Whether the clocks of all ranks were set alike before a step, and none between it and the end of those before another.
+
+    By steps, not by times: a clock that was set back tells the times before once more.
+    """
+    for number, (behind_s, leaps) in found.items():
+        if any(begun < (number, leap.step) < ended for of_rank in leaps for leap in of_rank):
+            return False
+        before = [[leap for leap in of_rank if (number, leap.step) <= begun] for of_rank in leaps]
+        by_s = [_by_s(of_rank) - behind for behind, of_rank in zip(behind_s, before, strict=True)]
+        if max(by_s) - min(by_s) >= _APART_S and (number, 0) < ended:
+            return False
+    return True
 
 
 def told_once(leaps: list[list[Leap]], since: float, until: float) -> bool:

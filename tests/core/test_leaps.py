@@ -103,6 +103,26 @@ def test_the_report_says_in_one_line_whose_clock_was_set_and_by_how_much(setting
     assert not without or any(key.endswith(".duration_s") for key in report.reasons)
 
 
+@pytest.mark.parametrize("by_s", [-5.0, -50.0, -3_600.0])
+def test_a_clock_that_was_set_back_costs_no_epoch_before_it(by_s: float) -> None:
+    """The leap lies in one epoch. Where one node's clock was set, all that follow begin by one clock and end by another."""
+    usual = [epoch.samples_per_s for epoch in epoch_throughputs(told(lambda at, node: 0.0))]
+    alike, apart = (epoch_throughputs(told(setting)) for setting in (every(by_s), one(by_s)))
+    leapt = [epoch.epoch for epoch in alike if epoch.samples_per_s is None]
+    assert len(leapt) == 1
+    assert [epoch.samples_per_s for epoch in alike if epoch.epoch not in leapt] == pytest.approx(
+        [rate for number, rate in enumerate(usual) if number not in leapt]
+    )
+    assert [epoch.samples_per_s for epoch in apart[: leapt[0]]] == pytest.approx(usual[: leapt[0]])
+    assert all(epoch.reason == REASON for epoch in apart[leapt[0] :])
+
+
+def test_epochs_on_a_node_whose_clock_is_behind_from_the_start_on_are_not_told() -> None:
+    """They were told as 49 s longer than they are."""
+    assert {epoch.reason for epoch in epoch_throughputs(told(one(-50, 0)))} == {REASON}
+    assert not any(epoch.reason for epoch in epoch_throughputs(told(every(-50, 0))))
+
+
 def test_clocks_that_hold_are_no_leap(monkeypatch: pytest.MonkeyPatch) -> None:
     for compiled in (True, False):
         if not compiled:
