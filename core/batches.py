@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -250,8 +251,24 @@ def single_events(event: AnyEvent) -> Iterator[StepsRecorded]:
 
 def first_steps(event: AnyEvent, count: int) -> list[StepsRecorded]:
     """The first so many steps of each worker; nothing of an event that does not have single steps."""
+    return [_first(one, count) for one in single_events(event)]
+
+
+def steps_ended_by(event: AnyEvent, at: float) -> list[StepsRecorded]:
+    """The steps of each worker that had ended at a time of the node's clock, told then; likewise."""
     found = []
     for one in single_events(event):
-        columns = {name: column[:count] for name in COLUMNS if (column := getattr(one, name)) is not None}
-        found.append(replace(one, **columns))
+        ends = step_ends(one)
+        if count := bisect_right(ends, at):
+            found.append(replace(_first(one, count), at=ends[count - 1]))
     return found
+
+
+def step_ends(event: StepsRecorded) -> list[float]:
+    """Of each step, in seconds since the epoch."""
+    return [event.origin + (start + took) / 1e9 for start, took in zip(event.start_ns, event.duration_ns, strict=True)]
+
+
+def _first(event: StepsRecorded, count: int) -> StepsRecorded:
+    columns = {name: column[:count] for name in COLUMNS if (column := getattr(event, name)) is not None}
+    return replace(event, **columns)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from distmon.core.batches import told_by
-from distmon.core.clocks import note_offset, time_of
+from distmon.core.batches import single_events, step_ends, steps_ended_by, told_by
+from distmon.core.clocks import node_of, note_offset, time_of
 from distmon.core.codec import UnknownKind
 from distmon.core.errors import DistmonError
 from distmon.core.events import AnyEvent, SessionEnded
@@ -31,6 +31,13 @@ from distmon.replay.session_file import Notes, SessionFile, no_garbage_collectio
 SLOWEST, FASTEST = 0.1, 1000.0
 AT_ONCE_BYTES = 512 << 10
 """A state that is larger than this in the index takes long to read, and so do the events that follow it."""
+
+
+TOLD_WITHIN_S = 5.0
+"""After its end a step is looked for among what was told for so long."""
+
+ROUNDING_S = 1e-6
+"""Of seconds since the epoch that were told as seconds since the recording's start."""
 
 
 class NotReadYet(DistmonError):
@@ -77,8 +84,10 @@ class Player:
         self._sought: SessionState | None = None
         self._going: Beside[Arrival] | None = None
         """A seek that is on its way in a thread of its own."""
-        self._wanted: float | None = None
-        """Where to go after it."""
+        self._wanted: tuple[float, bool] | None = None
+        """Where to go after it, and whether exactly."""
+        self._ahead = False
+        """The state has steps that were told later: what follows is not folded onto it."""
 
     @property
     def position_s(self) -> float:
@@ -182,7 +191,12 @@ class Player:
         self._index.catch_up()
         if self._going is not None or self._sought is not None:
             return
+        before = self._target
         self._advance()
+        if self._ahead:
+            if self._target > before:
+                self.seek(self._target - self._start)
+            return
         self._reached = False
         if self._pending is None and self._may_grow:
             self._may_grow = self._index.grows
@@ -247,7 +261,9 @@ class Player:
         raise DistmonError(f"there is no mark {name!r} in this recording; its marks: {names}")
 
     def position_of_step(self, step: int) -> float:
-        """The first moment at which rank 0 was known to have done so many steps. Raises DistmonError when it never had."""
+        """When rank 0 had done so many steps, for an exact `seek`: the end of the last of them; when it was told where they were not
+        told one by one, or late. Raises DistmonError when it never had.
+        """
         if self.unread and step > (known := self._index.last_known_second.steps):
             raise NotReadYet(f"step {step:,} is not known yet: {self.unread}, up to step {known:,}")
         second = self._index.second_before_step(step)
@@ -255,9 +271,11 @@ class Player:
         for event in self._session.events(Notes(), second.position):
             now = max(now, time_of(event, self._offsets))
             told = sum(batch.steps for rank, _, batch in told_by(event) if rank == 0)
+            if told and steps + told >= step:
+                ends = [end for one in single_events(event) if one.rank == 0 for end in step_ends(one)]
+                ended = ends[max(step - steps, 1) - 1] + self._offsets.get(node_of(event), 0.0) if ends else now
+                return max((ended if now - ended <= TOLD_WITHIN_S else now) - self._start, 0.0)
             steps += told
-            if told and steps >= step:
-                return max(now - self._start, 0.0)
         raise DistmonError(f"there is no step {step:,} in this recording: rank 0 did {steps:,}")
 
     def position_about_step(self, step: float) -> float:
@@ -267,15 +285,19 @@ class Player:
     def step(self, count: int = 1) -> None:
         """Pauses, then moves to the next (1) or the last (-1) moment at which something happened."""
         self.pause()
-        if count > 0 and self._pending is not None and self._going is None:
+        if count > 0 and self._ahead and self._pending is not None:
+            self.seek(max(self._now, time_of(self._pending, self._offsets)) - self._start)
+        elif count > 0 and self._pending is not None and self._going is None:
             self._target = max(self._now, time_of(self._pending, self._offsets), self._target)
         elif count < 0:
             self.seek(self._moment_before(self._now) - self._start)
 
-    def seek(self, position_s: float) -> None:
+    def seek(self, position_s: float, *, exact: bool = False) -> None:
         """Moves to a time, or as far as `reach_s`; `take_state` then has the state of it, after a while where states are large.
 
-        At the end of a recording under way it plays along. Raises DistmonError, and stays, where the file is gone.
+        That is what had been told by then; an `exact` one also has what had happened by then and was told within some seconds, as
+        the steps of a second are told together. What is played on from there is without that. At the end of a recording under way
+        it plays along. Raises DistmonError, and stays, where the file is gone.
         """
         if self._session.size is None:
             raise DistmonError(f"{self._session.path.name} is not there any more: no other moment of it can be read")
@@ -283,30 +305,44 @@ class Player:
         if self._index.grows and at >= self._end:
             self._playing = True
         self._target, self._now, self._reached, self._sought = at, at, True, None
-        self._last_clock = self._clock()
+        self._last_clock, self._ahead = self._clock(), False
         if self._going is not None:
-            self._wanted = at
+            self._wanted = at, exact
         elif self._beside and (at > self._index.known_to or self._index.size_of_state(at) > AT_ONCE_BYTES):
-            self._going = Beside(partial(self._fold_to, at))
+            self._going = Beside(partial(self._fold_to, at, exact=exact))
         else:
-            self._arrive(self._fold_to(at))
+            self._arrive(self._fold_to(at, exact=exact))
 
     @property
     def busy(self) -> bool:
         """Whether the state of the moment is still being read."""
         return self._going is not None
 
-    def _fold_to(self, at: float) -> Arrival:
+    def _fold_to(self, at: float, *, exact: bool) -> Arrival:
         with no_garbage_collection():
             state, position = self._index.start_for(at)
             reader = Reader(self._session, position)
             while (event := reader.next()) is not None and time_of(event, state.clock_offsets) <= at:
                 apply(state, event)
-        return Arrival(state, reader, event)
+                position = reader.position
+        ahead = exact and event is not None and self._fold_ahead(state, position, at)
+        return Arrival(state, reader, event, ahead)
+
+    def _fold_ahead(self, state: SessionState, position: Position, at: float) -> bool:
+        """What had happened by `at` of what was told later, from `position` on; False where that is nothing."""
+        events, at = state.events, at + ROUNDING_S
+        for event in self._session.events(Notes(), position):
+            told = time_of(event, state.clock_offsets)
+            if told > at + TOLD_WITHIN_S:
+                break
+            ended = [event] if told <= at else steps_ended_by(event, at - state.clock_offsets.get(node_of(event), 0.0))
+            for one in ended:
+                apply(state, one)
+        return state.events > events
 
     def _arrive(self, found: Arrival) -> None:
         self._reader.close()
-        self._sought, self._reader, self._pending = found
+        self._sought, self._reader, self._pending, self._ahead = found
         self._offsets = dict(found.state.clock_offsets)
         self._now, self._complete = max(found.state.now, self._start), found.state.complete
 
@@ -314,9 +350,9 @@ class Player:
         if self._going is None or (found := self._going.result()) is None:
             return
         self._going = None
-        if (wanted := self._wanted) is not None:
-            self._wanted = None
-            self.seek(wanted - self._start)
+        if self._wanted is not None:
+            (wanted, exact), self._wanted = self._wanted, None
+            self.seek(wanted - self._start, exact=exact)
         else:
             self._arrive(found)
             self._last_clock = self._clock()
@@ -354,11 +390,12 @@ class Player:
 
 
 class Arrival(NamedTuple):
-    """The state of a moment, the reader of what follows, and the event that follows first."""
+    """The state of a moment, the reader of what follows, the event that follows first, and whether the state has some of that."""
 
     state: SessionState
     reader: Reader
     pending: AnyEvent | None
+    ahead: bool
 
 
 class Reader:
@@ -385,6 +422,11 @@ class Reader:
                 return event
         self._ended = True
         return None
+
+    @property
+    def position(self) -> Position:
+        """Of the next event."""
+        return self._next
 
     def close(self) -> None:
         self._records.close()

@@ -112,7 +112,7 @@ class Player(Protocol):
         ...
 
     def position_of_step(self, step: int) -> float:
-        """The first moment at which rank 0 was known to have done so many steps. Raises DistmonError when it never had."""
+        """The moment at which rank 0 had done so many steps. Raises DistmonError when it never had."""
         ...
 
     def position_of_mark(self, name: str) -> float:
@@ -123,8 +123,11 @@ class Player(Protocol):
         """Pause, then move to the next (1) or the last (-1) moment at which something happened."""
         ...
 
-    def seek(self, position_s: float) -> None:
-        """To a moment; to the end of what goes on: with it. Raises DistmonError, and stays, where it cannot be read."""
+    def seek(self, position_s: float, *, exact: bool = False) -> None:
+        """To a moment; to the end of what goes on: with it. An `exact` one has also what was told of it later.
+
+        Raises DistmonError, and stays, where it cannot be read.
+        """
         ...
 
     def output_search(self, passes: Callable[[OutputLine], bool], words: Sequence[Sequence[str]] = ()) -> OutputSearch:

@@ -209,13 +209,13 @@ class Rewind:
         with no_garbage_collection():
             return decode_state(encode_state(self._state))
 
-    def seek(self, position_s: float) -> None:
+    def seek(self, position_s: float, *, exact: bool = False) -> None:
         if position_s >= self.duration_s:
             self._to_live()
             return
         if not self._moving:
             self._replay.pause()
-        self._replay.seek(position_s)
+        self._replay.seek(position_s, exact=exact)
         self._leave()
         self._moving = True
 

@@ -218,7 +218,8 @@ def _epoch(found: EpochThroughput) -> model.Epoch:
 
 def _metrics(state: SessionState) -> list[model.Metric]:
     """What the script, or its framework, logged last under each name."""
-    last = {name: (rank, metric) for rank in sorted(state.ranks, reverse=True) for name, metric in state.ranks[rank].metrics.items()}
+    ranks = sorted(state.ranks.items(), reverse=True)
+    last = {name: (rank, metric) for rank, known in ranks for name, metric in known.metrics.items()}
     return [
         model.Metric(name=clean(name), rank=rank, value=found.value, step=found.step, epoch=found.epoch)
         for name, (rank, found) in sorted(last.items())

@@ -5,6 +5,7 @@ import json
 import random
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -210,7 +211,7 @@ def test_ranks_that_only_take_long_to_end_after_their_training_are_no_stall(*, r
     state = fold([e for e in session(Script(ranks=2, nodes=1, seconds=10)) if not isinstance(e, over)])
     (node,), ended = state.nodes, max(r.last_end or 0.0 for g in state.generations.values() for r in g.ranks.values())
     for rank in range(2):
-        who = {"node": node, "worker": f"w{rank}", "rank": rank}
+        who: dict[str, Any] = {"node": node, "worker": f"w{rank}", "rank": rank}
         if reset:
             apply(state, ev.TrainingInterrupted(at=ended + 0.1, **who, generation=0, cause="hosts_changed"))
         apply(state, ev.SpanRecorded(at=ended + 0.3, **who, span="teardown", started=ended + 0.2, duration_s=0.1))

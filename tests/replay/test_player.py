@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -236,18 +237,66 @@ def test_the_pace_is_the_step_times_over_all_of_the_recording(path: Path) -> Non
         assert SCRIPT.step_s * 0.5 < point.p50_s <= point.p95_s < SCRIPT.step_s * 3
 
 
-def test_a_step_is_found_at_the_first_moment_that_knows_of_it(path: Path) -> None:
+def test_a_jump_to_a_step_stands_where_rank_0_has_done_that_many_and_no_more(path: Path) -> None:
+    """Though the steps of a second are told together."""
     viewer = Viewer(player(path, Clock()))
     total = steps(folded(EVENTS))
     for step in (1, 7, total // 2, total):
         position = viewer.player.position_of_step(step)
-        viewer.player.seek(position)
+        viewer.player.pause()
+        viewer.player.seek(position, exact=True)
         viewer.poll()
-        assert steps(viewer.state) >= step
-        before = folded([event for event in EVENTS if event.at < EVENTS[0].at + position])
-        assert steps(before) < step
+        viewer.poll()
+        assert steps(viewer.state) == step
+        assert viewer.player.position_s == pytest.approx(position) and viewer.state.now <= EVENTS[0].at + position + 1e-6
+        ends = [r.last_end for g in viewer.state.generations.values() for r in g.ranks.values() if r.rank == 0]
+        assert ends == [pytest.approx(EVENTS[0].at + position, abs=1e-5)]
     with pytest.raises(DistmonError, match=f"rank 0 did {total}"):
         viewer.player.position_of_step(total + 1)
+
+
+@ALL
+@given(step=st.integers(1, 40), then=st.sampled_from(["play", "next", "last", "skip", "again"]))
+def test_after_a_jump_what_is_shown_is_the_live_state_again(path: Path, step: int, then: str) -> None:
+    clock = Clock()
+    viewer = Viewer(player(path, clock))
+    viewer.player.pause()
+    viewer.player.seek(viewer.player.position_of_step(step), exact=True)
+    viewer.poll()
+    match then:
+        case "play":
+            viewer.player.play()
+            clock.now += 0.7
+        case "next":
+            viewer.player.step(1)
+        case "last":
+            viewer.player.step(-1)
+        case "skip":
+            viewer.player.seek(viewer.player.position_s + 3.3)
+        case "again":
+            viewer.player.seek(viewer.player.position_s)
+    viewer.poll()
+    viewer.poll()
+    viewer.poll()
+    assert viewer.state == folded(EVENTS, viewer.player.started_at + viewer.player.position_s)
+
+
+def test_a_jump_to_a_mark_of_the_script_has_the_mark_and_the_steps_before_it(tmp_path: Path) -> None:
+    """A mark is told before the steps of its second, and may come after an event that is later."""
+    base: dict[str, Any] = {"node": "n", "worker": "w", "rank": 0, "generation": 0}
+    started = ev.SessionStarted(at=100.0, session_id="s", distmon_version="0")
+    rows = [
+        ev.StepsRecorded(at=at, **base, first_step=first, origin=at - 1, start_ns=starts, duration_ns=[100_000_000] * 10)
+        for at, first in ((111.0, 0), (112.0, 10))
+        for starts in ([i * 100_000_000 for i in range(10)],)
+    ]
+    events = [started, rows[0], ev.Ticked(at=111.9), ev.MarkSet(at=111.55, rank=0, text="drop"), rows[1], ev.Ticked(at=130.0)]
+    viewer = Viewer(player(record(tmp_path / "s.jsonl", events), Clock()))
+    viewer.player.pause()
+    viewer.player.seek(viewer.player.position_of_mark("drop"), exact=True)
+    viewer.poll()
+    assert viewer.player.position_s == pytest.approx(11.55)
+    assert steps(viewer.state) == 15 and "mark of rank 0: drop" in [entry.text for entry in viewer.state.log]
 
 
 def test_by_step_so_many_steps_pass_in_a_second(path: Path) -> None:

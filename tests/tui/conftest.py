@@ -152,7 +152,7 @@ class FakePlayer:
         self.playing = False
         self.asked.append(f"step {count}")
 
-    def seek(self, position_s: float) -> None:
+    def seek(self, position_s: float, *, exact: bool = False) -> None:
         self.position_s = position_s
         self.asked.append(f"seek {position_s:g}")
         start = self.events[0].at

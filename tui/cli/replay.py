@@ -31,16 +31,18 @@ from distmon.tui.terminal import can_show_app, run_app
 
 CLOCK_S = 1.0
 """The last event of a session and the first of the next may be stamped in another order."""
+DEMO_FROM_S = 50.0
+"""By then the demo's ranks have trained for a while, and what holds them back is found."""
 T = TypeVar("T")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", nargs="?", help=SESSION_HELP)
-    parser.add_argument("--demo", action="store_true", help="the session that comes with distmon")
+    parser.add_argument("--demo", action="store_true", help="the session that comes with distmon, from 0:50 on")
     parser.add_argument("--speed", type=float, default=1.0, metavar="X", help=f"{SLOWEST} to {FASTEST:.0f} (default 1)")
     parser.add_argument("--against", metavar="SESSION", help="begin with A/B: that recording beside this one")
     begin = parser.add_mutually_exclusive_group()
-    begin.add_argument("--from", dest="start", default="0", metavar="T", help="where to begin: seconds, [H:]M:S, or end")
+    begin.add_argument("--from", dest="start", metavar="T", help="where to begin: seconds, [H:]M:S, or end")
     begin.add_argument("--at", metavar="MOMENT", help=f"where to begin, paused: {MOMENTS}")
 
 
@@ -49,7 +51,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("replay needs one SESSION (a file, a recording's name, or last) or --demo")
     if not SLOWEST <= arguments.speed <= FASTEST:
         raise UsageError(f"--speed {arguments.speed:g}: it goes from {SLOWEST} to {FASTEST:.0f}")
-    start = math.inf if is_end(arguments.start) else _flagged("--from", seconds_of, arguments.start)
+    start = DEMO_FROM_S if arguments.demo else 0.0
+    if arguments.start is not None:
+        start = math.inf if is_end(arguments.start) else _flagged("--from", seconds_of, arguments.start)
     if arguments.at is not None:
         _flagged("--at", moment_named, arguments.at)
     path = resolve(arguments.session, demo=arguments.demo)
@@ -112,7 +116,7 @@ def _play(session: SessionFile, speed: float, start: float, at: str | None, besi
         while player.reach_s < min(start, player.duration_s):
             _read_on(player, progress)
         if start > 0:
-            player.seek(start)
+            player.seek(start, exact=at is not None)
         follow = partial(_follow, session.path, player) if player.behind_s is not None else None
         app = DistmonApp(player, player, opening=first, follow=follow)
         code = run_app(app)

@@ -140,7 +140,7 @@ class ReplayBar(Canvas):
             none = "no event after this" if count > 0 else "no event before this"
             self.post_message(self.Said(f"{none}; {player.unread}" if player.unread else none))
             return
-        self._seek(moment.at - start)
+        self._seek(moment.at - start, exact=True)
         self.post_message(self.Said(f"mark: {clean(moment.text)}" if moment.kind == "mark" else clean(moment.text)))
 
     def action_mark(self) -> None:
@@ -167,7 +167,7 @@ class ReplayBar(Canvas):
         there, player = moment_named(text)(self._player), self._player
         if math.inf > there > player.duration_s:
             raise DistmonError(f"the recording lasts {duration(player.duration_s)}")
-        self._seek(there)
+        self._seek(there, exact=True)
 
     def action_skip(self, seconds: int) -> None:
         self._seek(self._player.position_s + seconds)
@@ -178,11 +178,11 @@ class ReplayBar(Canvas):
     def action_to_end(self) -> None:
         self._seek(self._player.duration_s)
 
-    def _seek(self, position: float) -> None:
+    def _seek(self, position: float, *, exact: bool = False) -> None:
         position = min(max(position, 0.0), self._player.duration_s)
         if position > self._player.reach_s:
             self.post_message(self.Said(f"{self._player.unread}; this is as far as it goes"))
-        self._player.seek(position)
+        self._player.seek(position, exact=exact)
         self.redraw()
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
