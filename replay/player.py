@@ -261,8 +261,8 @@ class Player:
         raise DistmonError(f"there is no mark {name!r} in this recording; its marks: {names}")
 
     def position_of_step(self, step: int) -> float:
-        """When rank 0 had done so many steps, for an exact `seek`: the end of the last of them; when it was told where they were not
-        told one by one, or late. Raises DistmonError when it never had.
+        """When rank 0 had done so many steps, for an exact `seek`: the end of the last of them; of steps that came as sums or late,
+        when they were told. Raises DistmonError when it never had.
         """
         if self.unread and step > (known := self._index.last_known_second.steps):
             raise NotReadYet(f"step {step:,} is not known yet: {self.unread}, up to step {known:,}")

@@ -1,6 +1,7 @@
 """The session that comes with distmon: a real run of two ranks, that loads without a word and has something to show."""
 
 from argparse import Namespace
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +10,7 @@ from distmon.core.verdicts import verdicts
 from distmon.core.wall import wall_split
 from distmon.replay.paths import demo_session
 from distmon.replay.player import Player
-from distmon.replay.session_file import load_state, open_session
+from distmon.replay.session_file import SessionFile, load_state, open_session
 from distmon.tui.cli import replay
 
 
@@ -39,9 +40,14 @@ def test_it_is_shown_from_where_there_is_something_to_see(
     monkeypatch: pytest.MonkeyPatch, asked: str | None, begins: float
 ) -> None:
     shown: list[float] = []
+
+    def play(session: SessionFile, speed: float, start: float, at: str | None, beside: Path | None) -> int:
+        shown.append(start)
+        return 0
+
     monkeypatch.setattr(replay, "can_show_app", lambda: True)
     monkeypatch.setattr(replay, "go_on", lambda code: code)
-    monkeypatch.setattr(replay, "_play", lambda session, speed, start, at, beside: shown.append(start) or 0)
+    monkeypatch.setattr(replay, "_play", play)
     assert replay.run(Namespace(session=None, demo=True, speed=1.0, start=asked, at=None, against=None)) == 0
     assert shown == [begins]
 

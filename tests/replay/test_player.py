@@ -290,7 +290,8 @@ def test_a_jump_to_a_mark_of_the_script_has_the_mark_and_the_steps_before_it(tmp
         for at, first in ((111.0, 0), (112.0, 10))
         for starts in ([i * 100_000_000 for i in range(10)],)
     ]
-    events = [started, rows[0], ev.Ticked(at=111.9), ev.MarkSet(at=111.55, rank=0, text="drop"), rows[1], ev.Ticked(at=130.0)]
+    mark = ev.MarkSet(at=111.55, rank=0, text="drop")
+    events: list[ev.AnyEvent] = [started, rows[0], ev.Ticked(at=111.9), mark, rows[1], ev.Ticked(at=130.0)]
     viewer = Viewer(player(record(tmp_path / "s.jsonl", events), Clock()))
     viewer.player.pause()
     viewer.player.seek(viewer.player.position_of_mark("drop"), exact=True)
