@@ -261,8 +261,9 @@ class Player:
         raise DistmonError(f"there is no mark {name!r} in this recording; its marks: {names}")
 
     def position_of_step(self, step: int) -> float:
-        """When rank 0 had done so many steps, for an exact `seek`: the end of the last of them; of steps that came as sums or late,
-        when they were told. Raises DistmonError when it never had.
+        """For an exact `seek`: when rank 0 had done so many steps; of steps that came as sums or late, when they were told.
+
+        Raises DistmonError when it never had.
         """
         if self.unread and step > (known := self._index.last_known_second.steps):
             raise NotReadYet(f"step {step:,} is not known yet: {self.unread}, up to step {known:,}")
