@@ -249,6 +249,25 @@ def rolling_steps_per_s(state: SessionState, window_s: float = ROLLING_S) -> flo
     return None if rate is None or generation is None else rate / len(generation.ranks)
 
 
+def _usual_steps_per_s(state: SessionState) -> float | None:
+    """Those of rank 0 past its warm-up, as long as that is within the last seconds; None while it is too early to tell it apart."""
+    generation = current_generation(state)
+    if generation is None or forming_round(state) is not None:
+        return None
+    kept, lead = _kept(generation), _lead(generation)
+    if lead.first_start is None or lead.last_end is None or not kept.durations:
+        return None
+    leading = max(steps_set_aside(generation), 1) // kept.width
+    since = lead.first_start + math.fsum(kept.durations[:leading]) * kept.width
+    end = max(_rolling_end(state, generation), lead.last_end)
+    if end - since >= ROLLING_S:
+        return rolling_steps_per_s(state)
+    done = lead.sums[0] - leading * kept.width
+    if warmup(generation).shape == "too_few_steps" or end <= since or not told_once(all_leaps(state), since, end):
+        return None
+    return done / (end - since)
+
+
 def _rolling(state: SessionState, window_s: float, *, samples: bool) -> float | None:
     history = state.history
     generation = current_generation(state)
@@ -367,7 +386,7 @@ class Progress:
 
 
 def progress(state: SessionState) -> Progress:
-    """Progress of rank 0; the time left uses the rolling speed."""
+    """Progress of rank 0; the time left uses the rolling speed past the warm-up."""
     lead = state.ranks.get(min(state.ranks)) if state.ranks else None
     done = steps(state)
     epochs = lead.epochs if lead and (lead.epoch or 0) < (lead.epochs or 0) else None
@@ -379,8 +398,8 @@ def progress(state: SessionState) -> Progress:
         # A job that goes on from a checkpoint begins with a later epoch.
         trained = min(state.epochs, default=0) * per_epoch + done
         fraction = min(trained / total, 1.0)
-        rate = rolling_steps_per_s(state)
-        if rate and state.job.status == "running":
+        rate = _usual_steps_per_s(state) if state.job.status == "running" else None
+        if rate:
             eta = max(total - trained, 0) / rate
     return Progress(done, lead.epoch if lead else None, epochs, per_epoch, fraction, epoch_fraction, elapsed(state), eta)
 

@@ -171,8 +171,34 @@ def test_what_was_trained_before_a_resume_is_done_and_not_left() -> None:
     state = fold(resumed(e) for e in events)
     found = measures.progress(state)
     assert found.epochs == 9 and found.fraction == pytest.approx((7 * 60 + found.step) / (9 * 60))
-    rate = measures.rolling_steps_per_s(state)
-    assert rate is not None and found.eta_s == pytest.approx((2 * 60 - found.step) / rate)
+    assert found.eta_s == pytest.approx((2 * 60 - found.step) * Script().step_s, rel=0.05)
+
+
+def test_the_time_left_is_told_once_there_are_steps_past_the_warm_up() -> None:
+    """The first step of a graph that is compiled takes a hundred times as long as the others."""
+
+    def taught(count: int, step_s: float) -> measures.Progress:
+        durations = [int(1e9 * s) for s in (100 * step_s, *[step_s] * (count - 1))]
+        starts = [sum(durations[:i]) for i in range(count)]
+        declared = ev.ProgressDeclared(at=1_000.0, worker="w", rank=0, epochs=2, steps_per_epoch=500)
+        steps = ev.StepsRecorded(
+            at=1_000.0 + sum(durations) / 1e9,
+            node="n",
+            worker="w",
+            rank=0,
+            generation=0,
+            origin=1_000.0,
+            first_step=0,
+            start_ns=starts,
+            duration_ns=durations,
+        )
+        return measures.progress(fold([declared, steps]))
+
+    for count in (1, 2, 5):
+        assert taught(count, 0.05).fraction and taught(count, 0.05).eta_s is None
+    for count in (20, 60, 500):
+        assert taught(count, 0.05).eta_s == pytest.approx((1_000 - count) * 0.05, rel=0.01)
+    assert taught(5, 20.0).eta_s == pytest.approx(995 * 20.0, rel=0.1)  # slow ones are not waited for
 
 
 def test_a_silent_agent_of_the_launchers_own_machine_is_no_host_that_is_gone_and_no_stall() -> None:

@@ -132,7 +132,8 @@ def test_steps_that_came_as_sums_have_a_mean_and_no_median() -> None:
 @pytest.mark.parametrize(("begun", "bins"), [(1_010.1, 1), (1_009.922, 2)], ids=["in one bin", "most in one that is not full"])
 def test_a_job_of_less_than_a_second_is_drawn_as_fast_as_it_was(begun: float, bins: int) -> None:
     """Time before its first step and after its last is none in which it trained."""
-    state = folded(ev.SessionStarted(at=1_000.0, session_id="s", distmon_version="0"), steps([0.0084] * 100, [32] * 100, begun=begun))
+    started = ev.SessionStarted(at=1_000.0, session_id="s", distmon_version="0")
+    state = folded(started, steps([0.0084] * 100, [32] * 100, begun=begun))
     assert [value for _, value in measures.throughput_history(state)] == [pytest.approx(32 / 0.0084, rel=1e-3)]
     assert [value for _, value in plots(state, Timeline()).throughput] == [pytest.approx(32 / 0.0084, rel=1e-3)] * bins
 
