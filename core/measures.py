@@ -250,7 +250,7 @@ def rolling_steps_per_s(state: SessionState, window_s: float = ROLLING_S) -> flo
 
 
 def _usual_steps_per_s(state: SessionState) -> float | None:
-    """Those of rank 0 past its warm-up, as long as that is within the last seconds; None while it is too early to tell it apart."""
+    """Those of rank 0 past its warm-up while that is within the last seconds; None while it is too early to tell it apart."""
     generation = current_generation(state)
     if generation is None or forming_round(state) is not None:
         return None

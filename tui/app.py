@@ -162,6 +162,14 @@ class DistmonApp(OrderedKeys):
         if await self.cockpit.early(event.key):
             event.prevent_default()
 
+    @property
+    def keys_wait(self) -> bool:
+        cockpit: Cockpit | None = getattr(self, "cockpit", None)
+        return cockpit is not None and self.screen is cockpit and cockpit.form_opens
+
+    async def on_descendant_focus(self) -> None:
+        await self.give_out_keys()
+
     async def on_event(self, event: Event) -> None:
         """What is typed or clicked while the app ends is for nobody: there may be no screen left that takes it."""
         if not (isinstance(event, InputEvent) and (self._exit or not self._screen_stack)):
@@ -207,6 +215,7 @@ class DistmonApp(OrderedKeys):
         if not self.is_headless and hung_up():
             os.kill(os.getpid(), signal.SIGHUP)
             return
+        self.call_later(self.give_out_keys)  # a form that was opened may have got no place, or be left by now
         self.take_events()
         self.cockpit.keep_up()
         if self.job is not None and self.job.restarting and not self.job.running:

@@ -17,23 +17,30 @@ from textual.message_pump import MessagePump
 class OrderedKeys(App[int]):
     """An app in which a key is given out once the one before it has done all that it does."""
 
-    _keys_ahead: deque[Key]
-    _key_under_way = False
+    def __init__(self, *, ansi_color: bool | None = None) -> None:
+        super().__init__(ansi_color=ansi_color)
+        self._keys_ahead = deque[Key]()
+        self._key_under_way = False
+
+    @property
+    def keys_wait(self) -> bool:
+        """Whether what is to have the keys is still being made; once it is there, `give_out_keys` goes on."""
+        return False
 
     async def on_event(self, event: Event) -> None:
         if not isinstance(event, Key) or event.is_forwarded:
             await super().on_event(event)
-        elif self._key_under_way:
-            self._keys_ahead.append(event)
         else:
-            self._keys_ahead = deque()
-            await self._give_out(event)
+            self._keys_ahead.append(event)
+            await self.give_out_keys()
 
-    async def _give_out(self, key: Key) -> None:
-        self._key_under_way = True
-        receiver = self.focused or self.screen
-        await super().on_event(key)
-        self._go_behind(receiver)
+    async def give_out_keys(self) -> None:
+        """The next key, if it is its turn."""
+        if self._keys_ahead and not self._key_under_way and not self.keys_wait:
+            self._key_under_way = True
+            receiver = self.focused or self.screen
+            await super().on_event(self._keys_ahead.popleft())
+            self._go_behind(receiver)
 
     def _go_behind(self, node: DOMNode | MessagePump) -> None:
         """Goes up behind the key, from queue to queue, as it goes itself unless it is stopped."""
@@ -44,5 +51,4 @@ class OrderedKeys(App[int]):
 
     async def _next_key(self) -> None:
         self._key_under_way = False
-        if self._keys_ahead:
-            await self._give_out(self._keys_ahead.popleft())
+        await self.give_out_keys()

@@ -187,11 +187,13 @@ async def _open_app(
     source: Source | None = None,
     state: SessionState | None = None,
     toasts: bool = False,
+    opening: tuple[str, object] | None = None,
 ) -> AsyncIterator[Opened]:
     """With a `source` of the test's own the third part of what is opened is not used by the app."""
     told = ListSource()
     state = state if state is not None else folded(events)
-    app = DistmonApp(source or told, player, job, state=state, environment={**TRUECOLOR, **(environment or {})})
+    colours = {**TRUECOLOR, **(environment or {})}
+    app = DistmonApp(source or told, player, job, state=state, environment=colours, opening=opening)
     # Every frame is a full one with all events, whatever a slow machine makes of it, and comes when the test asks for it.
     app._budget = Budget(itertools.count(0, 1000).__next__)
     with (

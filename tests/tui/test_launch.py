@@ -28,7 +28,7 @@ from distmon.tui.widgets.launch_form import completed_path
 from tests.tui.test_goldens import check
 
 if TYPE_CHECKING:
-    from tests.tui.conftest import FakeJob, Grid, OpenApp, Settle
+    from tests.tui.conftest import FakeJob, FakePlayer, Grid, OpenApp, Settle
 
 FACTS = HostFacts(python="3.11.2", packages={"horovod": "0.28.1", "torch": "2.13.0"}, gpus=2, agent="/opt/bin/distmon-agent")
 
@@ -124,6 +124,27 @@ async def test_a_job_is_written_with_the_keyboard_alone_and_started(
         assert app.clipboard == "distmon run -np 2 -- python train.py"
         await pilot.press("f10")
         assert app.wanted_run == ["-np", "2", "--", "python", "train.py"] and app.return_value == 0
+
+
+@pytest.mark.usefixtures("folder")
+async def test_keys_of_the_bar_leave_the_session_behind_the_form_where_it_is(
+    open_app: OpenApp, settle: Settle, fake_player: type[FakePlayer]
+) -> None:
+    """Also where no field of text has the keys."""
+    player = fake_player(list(session(Script(ranks=2, nodes=1, seconds=60))))
+    async with open_app(player.events, player=player) as (app, pilot, _):
+        await pilot.press("J")
+        await settle(pilot)
+        page = app.cockpit.page
+        assert isinstance(page, Launch)
+        for widget in (page.form.buttons[0], page.form.backend, page.plan_panel):
+            widget.focus()
+            await pilot.pause()
+            await pilot.press("home", "end", "n", "N", "left", "right")
+            assert app.focused is widget
+        assert not player.asked
+        await pilot.press("f2", "home")
+        assert player.asked == ["seek 0"]
 
 
 @pytest.mark.usefixtures("folder")

@@ -80,7 +80,7 @@ class Cockpit(HoldingScreen):
         super().__init__()
         self.facts, self.player, self.job, self.rights = facts, player, job, rights or Rights()
         self.opening: tuple[str, object] | None = None
-        """The screen to begin with, and its subject; the landing screen without it."""
+        """The screen to begin with, and its subject, until it is gone to; the landing screen without it."""
         self.cross: float | None = None
         self.note = ""
         self.helping = False
@@ -121,6 +121,7 @@ class Cockpit(HoldingScreen):
         self.rearrange()
         if self.opening is not None:
             self.go(*self.opening)
+            self.opening = None
 
     def on_resize(self, event: events.Resize) -> None:
         self.rearrange()
@@ -165,8 +166,8 @@ class Cockpit(HoldingScreen):
 
     @property
     def commands(self) -> list[Command]:
-        """What can be done here."""
-        bar = ("bar",) if self.bar is not None else ()
+        """What can be done here. A form lies over the session: nothing that is typed there goes to another moment of it."""
+        bar = ("bar",) if self.bar is not None and not self.page.TYPED else ()
         found = commands_for("app", "screen", self.page.screen_name, *bar)
         numbers = {f"panel({i})" for i in range(1, len(self.page.panels) + 1)}
         idle = self.page.idle_actions
@@ -310,6 +311,14 @@ class Cockpit(HoldingScreen):
         """A click, or a page that has got its place."""
         if self.question or self.helping:
             self._take_keys()
+
+    @property
+    def form_opens(self) -> bool:
+        """Whether what is typed is for a form that has not the keys yet."""
+        if self.opening is not None:
+            return True
+        page = self.page
+        return page.TYPED and page.wants_focus and page.display and not self.question and not self.helping
 
     def on_key(self, event: events.Key) -> None:
         if self.note:
