@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 
 from distmon.core.intervals import Interval, ratio
 from distmon.core.steady import SteadySpeed
@@ -27,3 +29,13 @@ def against(base: SteadySpeed, run: SteadySpeed) -> Against:
     ours, theirs = run.samples_per_s, base.samples_per_s
     interval = ratio(theirs, ours) if isinstance(ours, Interval) and isinstance(theirs, Interval) else None
     return Against(run.estimate / base.estimate, interval, run.ranks / base.ranks)
+
+
+def program_of(command: Sequence[str]) -> tuple[str, ...]:
+    """What a command runs, whatever starts it and from whichever folder: the name of its script or module, then its arguments."""
+    for place, word in enumerate(command):
+        if word == "-m" and place + 1 < len(command):
+            return tuple(command[place + 1 :])
+        if word.endswith(".py"):
+            return PurePath(word).name, *command[place + 1 :]
+    return tuple(command)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import ClassVar
 from textual import work
 from textual.worker import get_current_worker
 
+from distmon.core.against import program_of
 from distmon.core.errors import DistmonError
 from distmon.core.intervals import over_runs
 from distmon.core.printable import clean
@@ -81,8 +82,8 @@ class ScalingPage(Page):
         if stamp is None or stamp != self._live_stamp:  # the speed itself walks over all steps
             self._live_stamp = stamp
             speed, why = _speed(facts.state)
-            self._runs[LIVE] = replace(self._runs[LIVE], speed=speed, state=why)
-        baseline = self.baseline if self.baseline is not None else self._smallest()
+            self._runs[LIVE] = replace(self._runs[LIVE], speed=speed, state=why, program=_program(facts.state))
+        baseline = self._compared_with
         caption = view.sweep_words(self._sweeps)
         caption += [(f"against {view.told(self._runs[baseline])}", "accent")] if baseline is not None else []
         records = view.records(self._runs, baseline)
@@ -97,39 +98,63 @@ class ScalingPage(Page):
         """The recordings, and sweeps of the folder in which this view was started: runs come and go with their files."""
         if self.display and not self._looking and not self.frame.rights.served:
             self._looking = True
-            self._look_beside(Path.cwd(), self._known or {}, self._read_speeds())
-
-    def _read_speeds(self) -> dict[str, SteadySpeed]:
-        return {key: run.speed for key, run in self._runs.items() if run.speed is not None}
+            self._look_beside(Path.cwd(), self._known or {}, {key for key, run in self._runs.items() if run.speed is not None})
 
     @work(thread=True)
-    def _look_beside(self, folder: Path, known: Mapping[str, Glance], read: Mapping[str, SteadySpeed]) -> None:
+    def _look_beside(self, folder: Path, known: Mapping[str, Glance], read: Set[str]) -> None:
         """In a thread: folders may have thousands of files in them, or lie on a disk that takes long.
 
         A run that was `read` stays for as long as its file is there, however many are newer.
         """
         found, sweeps = glances(sessions_folder(), LISTED, known), sweeps_in(folder)
-        kept = {key: speed for key, speed in read.items() if key == LIVE or Path(key).exists()}
-        laws = _laws(list(kept.values())) if kept != read else self._laws
+        kept = {key for key in read if key == LIVE or Path(key).exists()}
         if not get_current_worker().is_cancelled:
-            self.app.call_from_thread(self._took_look, found, sweeps, set(kept), laws)
+            self.app.call_from_thread(self._took_look, found, sweeps, kept, read - kept)
 
-    def _took_look(self, found: dict[str, Glance], sweeps: list[Progress], kept: set[str], laws: Scaling | None) -> None:
+    def _took_look(self, found: dict[str, Glance], sweeps: list[Progress], kept: set[str], gone: Set[str]) -> None:
         self._looking = False
         there = _listed(found, sweeps)
         runs = {LIVE: self._runs[LIVE], **{key: self._runs.get(key, run) for key, run in there.items()}}
         runs |= {key: run for key, run in self._runs.items() if key in kept}
         if self._known is None or (list(runs.items()), sweeps) != (list(self._runs.items()), self._sweeps):
-            self._runs, self._sweeps, self._laws = runs, sweeps, laws
+            self._runs, self._sweeps = runs, sweeps
             self.baseline = self.baseline if self.baseline in runs else None
+            if gone:
+                self._fit_laws()
             self.draw_parts(self.frame.facts, set(self.panels))  # also before it has its place
         self._known = found
         self.rows_are_there()
 
-    def _smallest(self) -> str | None:
-        """Until one is chosen, the recording with the fewest ranks is the baseline."""
-        read = {key: run.speed.ranks for key, run in self._runs.items() if run.speed is not None and key != LIVE}
+    @property
+    def _compared_with(self) -> str | None:
+        """The baseline; until one is chosen the recording with the fewest ranks, of this session's program if there is one."""
+        if self.baseline is not None:
+            return self.baseline
+        live = self._runs[LIVE]
+        read = {
+            key: (view.is_other_program(live, run), run.speed.ranks)
+            for key, run in self._runs.items()
+            if run.speed is not None and key != LIVE
+        }
         return min(read, key=lambda key: read[key], default=None)
+
+    def _fit_laws(self) -> None:
+        """Anew on the runs of the baseline's program."""
+        base = self._runs.get(self._compared_with or LIVE, self._runs[LIVE])
+        alike = [run.speed for run in self._runs.values() if run.speed is not None and not view.is_other_program(base, run)]
+        self._fit(alike)
+
+    @work(thread=True, exclusive=True, group="laws")
+    def _fit(self, speeds: list[SteadySpeed]) -> None:
+        """In a thread: each law is drawn hundreds of times."""
+        laws = _laws(speeds)
+        if not get_current_worker().is_cancelled:
+            self.app.call_from_thread(self._took_laws, laws)
+
+    def _took_laws(self, laws: Scaling | None) -> None:
+        if laws is not self._laws:
+            self._laws = laws
+            self.redraw()
 
     def on_rows_panel_opened(self, event: RowsPanel.Opened) -> None:
         """Enter on a recording reads it."""
@@ -148,22 +173,22 @@ class ScalingPage(Page):
             self.frame.say("select a run that was read first (Enter reads it)")
             return
         self.baseline = key
+        self._fit_laws()
         self.redraw()
 
     @work(thread=True)
     def _read(self, key: str) -> None:
         try:
-            speed, why = _speed(load_state(Path(key))[0])
+            state = load_state(Path(key))[0]
+            (speed, why), program = _speed(state), _program(state)
         except DistmonError as error:
-            speed, why = None, str(error).removeprefix(f"{key} ").removeprefix(f"{key}: ")
-        known = list(self._read_speeds().values())
-        laws = _laws([*known, *([speed] if speed is not None else [])])
-        self.app.call_from_thread(self._took, key, speed, why, laws)
+            speed, why, program = None, str(error).removeprefix(f"{key} ").removeprefix(f"{key}: "), ()
+        self.app.call_from_thread(self._took, key, speed, why, program)
 
-    def _took(self, key: str, speed: SteadySpeed | None, why: str, laws: Scaling | None) -> None:
+    def _took(self, key: str, speed: SteadySpeed | None, why: str, program: tuple[str, ...]) -> None:
         if key in self._runs:
-            self._runs[key] = replace(self._runs[key], speed=speed, state=why)
-            self._laws = laws
+            self._runs[key] = replace(self._runs[key], speed=speed, state=why, program=program)
+            self._fit_laws()
             self.redraw()
 
 
@@ -184,6 +209,10 @@ def _speed(state: SessionState) -> tuple[SteadySpeed | None, str]:
         return None, view.too_few(*few)
     speed = run_speed(state)
     return speed, "" if speed is not None else "nothing to compare: samples were not seen"
+
+
+def _program(state: SessionState) -> tuple[str, ...]:
+    return program_of(state.job.started.command) if state.job.started is not None else ()
 
 
 def _laws(runs: list[SteadySpeed]) -> Scaling | None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from distmon.core.against import against
+from distmon.core.against import Against, against
 from distmon.core.intervals import Interval
 from distmon.core.printable import clean
 from distmon.core.scaling import Fit, Scaling
@@ -47,6 +47,27 @@ class Run:
     state: str = UNREAD
     started: float | None = None
     file: str = ""
+    program: tuple[str, ...] = ()
+    """What it ran, and with which arguments; empty where that is not known."""
+
+
+def unlike(base: Run, run: Run) -> str:
+    """What a run's command has that the baseline's has not, in words; empty where they are the same, or one is not known."""
+    if not base.program or not run.program or base.program == run.program:
+        return ""
+    return f"other program: {clean(run.program[0])}" if is_other_program(base, run) else "other arguments"
+
+
+def is_other_program(base: Run, run: Run) -> bool:
+    """Whether its speed says nothing about how the baseline's program scales."""
+    return bool(base.program and run.program) and base.program[0] != run.program[0]
+
+
+def compared(base: Run | None, run: Run) -> Against | None:
+    """None where there is nothing to compare, or the programs are not the same."""
+    if base is None or base.speed is None or run.speed is None or is_other_program(base, run):
+        return None
+    return against(base.speed, run.speed)
 
 
 def _started(run: Run) -> str:
@@ -79,9 +100,9 @@ def cells(runs: dict[str, Run], baseline: str | None, key: str) -> Sequence[Cell
     name: Cell = (clean(run.name), "accent" if key == LIVE else "text")
     if speed is None:
         return (name, (_started(run), "text"), *[(MISSING, "muted")] * 6, (clean(run.state), "muted"))
-    found = against(base.speed, speed) if base is not None and base.speed is not None else None
+    found = compared(base, run)
     role = "muted" if found is None else efficiency_role(found.efficiency)
-    state = "baseline" if key == baseline else run.state if found is None else ""
+    state = "baseline" if key == baseline else _state(base, run)
     return (
         name,
         (_started(run), "text"),
@@ -95,6 +116,11 @@ def cells(runs: dict[str, Run], baseline: str | None, key: str) -> Sequence[Cell
     )
 
 
+def _state(base: Run | None, run: Run) -> str:
+    """Of a run that was read and is not the baseline."""
+    return unlike(base, run) if base is not None and base.speed is not None else run.state
+
+
 def in_brief(runs: dict[str, Run], key: str) -> str:
     """Of a run without figures: when it began, which tells it from others of its name, and why it has none."""
     run = runs[key]
@@ -104,12 +130,11 @@ def in_brief(runs: dict[str, Run], key: str) -> str:
 def records(runs: dict[str, Run], baseline: str | None) -> dict[str, dict[str, object]]:
     """The same for a file; what was not read is None."""
     base = runs.get(baseline) if baseline is not None else None
-    return {key: _record(run, base.speed if base is not None else None, key == baseline) for key, run in runs.items()}
+    return {key: _record(run, base, key == baseline) for key, run in runs.items()}
 
 
-def _record(run: Run, base: SteadySpeed | None, is_baseline: bool) -> dict[str, object]:
-    speed = run.speed
-    found = against(base, speed) if base is not None and speed is not None else None
+def _record(run: Run, base: Run | None, is_baseline: bool) -> dict[str, object]:
+    speed, found = run.speed, compared(base, run)
     interval = speed.samples_per_s if speed is not None and isinstance(speed.samples_per_s, Interval) else None
     return {
         "run": run.name,
@@ -124,7 +149,7 @@ def _record(run: Run, base: SteadySpeed | None, is_baseline: bool) -> dict[str, 
         "ideal_speedup": found.ideal if found is not None else None,
         "efficiency_percent": 100 * found.efficiency if found is not None else None,
         "steady_state": speed.found if speed is not None else None,
-        "state": "baseline" if is_baseline else run.state,
+        "state": "baseline" if is_baseline else _state(base, run) if speed is not None else run.state,
     }
 
 
@@ -162,9 +187,14 @@ def bar_lines(runs: dict[str, Run], baseline: str | None, palette: Palette, widt
     style, base = palette.style, runs.get(baseline) if baseline is not None else None
     live = runs.get(LIVE, Run(""))
     why = wrapped(f"{live.name}: {live.state}", width, style("warn")) if live.name and live.speed is None and live.state else []
+    if base is not None:
+        for run in runs.values():
+            if run.speed is not None and is_other_program(base, run):
+                why += wrapped(f"{told(run)}: {unlike(base, run)}", width, style("warn"))
     if base is None or base.speed is None:
         return [*why, *wrapped("Enter reads a recording; b makes the selected run the baseline", width, style("muted"))]
-    known = [(run.speed, key, against(base.speed, run.speed)) for key, run in runs.items() if run.speed is not None]
+    found_of = [(run.speed, key, compared(base, run)) for key, run in runs.items()]
+    known = [(speed, key, found) for speed, key, found in found_of if speed is not None and found is not None]
     top = max(1.0, *(found.efficiency for *_, found in known))
     ideal = f"full is {100 * top:.0f}%, {IDEAL} is ideal" if top > 1 else "full is ideal"
     lines = [Line([(fit("ranks", 6, "right") + f"  efficiency against the baseline; {ideal}", style("muted"))])]
