@@ -219,7 +219,7 @@ def _why_slow(facts: Facts, node: NodeState, palette: Palette, width: int) -> li
     """What the verdicts say that name it."""
     lines = []
     for verdict in named_by(facts, node):
-        lines += wrapped(f"slow: {clean(verdict.text)} (v says more)", width, palette.style("warn"))
+        lines += wrapped(f"slow: {clean(verdict.text)}", width, palette.style("warn"))
     return lines
 
 
