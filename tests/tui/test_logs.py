@@ -376,5 +376,6 @@ def test_an_event_that_came_again_stands_where_it_came_last_and_says_since_when(
     assert [lines.shown_record(i)["time"] for i in range(len(lines))] == shown
     assert [lines.index_of(line.number) for line in lines[:]] == [0, 1, 2, 3] and lines.index_of(4) is None
     assert [lines.below(end) for end in (1, 3, 4)] == [3, 1, 0]
-    assert f"{clock(70.0)}  ×3 since {clock(10.0)}" in line_in_full(feed.kept(0), DARK, 60, 5)[0].strip(60, DARK.style("text")).text
+    head = line_in_full(feed.kept(0), DARK, 60, 5)[0].strip(60, DARK.style("text")).text
+    assert f"{clock(70.0)}  ×3 since {clock(10.0)}" in head
     assert line_at(lines, 72.0) == 0 and line_at(lines, 50.0) == 2, "by its number it is the first still"

@@ -121,7 +121,8 @@ def test_the_help_names_every_command_and_fits_in_80_columns() -> None:
         assert any(command.help in line for line in lines)
     assert max(map(len, lines)) <= 72
     told = " ".join(" ".join(lines).split())
-    for part in ("!ended", "fields of ranks: rank host state", "fields of output: rank host at severity out", "slow: a verdict names the rank"):
+    fields = ("fields of ranks: rank host state", "fields of output: rank host at severity out")
+    for part in ("!ended", *fields, "slow: a verdict names the rank"):
         assert part in told
 
 
