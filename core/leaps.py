@@ -61,7 +61,7 @@ def note_leap(made: RankSteps, begins: float, step: int) -> bool:
 def leaps_of(state: SessionState, made: RankSteps) -> list[Leap]:
     """Where a rank's clock was set. A pause is that where it was set back by as much later, or is ahead as the job ends."""
     ended = state.job.ended_at
-    if _all_steady(state) or made.first_start is None or made.last_end is None:
+    if all_steady(state) or made.first_start is None or made.last_end is None:
         return []
     pauses, leaps = sorted(made.pauses), list[Leap]()
     for back in made.set_back:
@@ -81,14 +81,15 @@ def _by_s(leaps: list[Leap]) -> float:
     return math.fsum(leap.by_s for leap in leaps)
 
 
-def _all_steady(state: SessionState) -> bool:
+def all_steady(state: SessionState) -> bool:
+    """Whether no clock was seen to be set in the midst of steps."""
     ended = state.job.ended_at
     return not state.set_back and (ended is None or state.stepped_until <= ended + _APART_S)
 
 
 def all_leaps(state: SessionState) -> list[list[Leap]]:
     """Of each rank in each generation; of none where there is no leap at all."""
-    if _all_steady(state):
+    if all_steady(state):
         return []
     return [leaps_of(state, made) for generation in state.generations.values() for made in generation.ranks.values()]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from distmon.core.finding import Verdict, since_start
 from distmon.core.frozen import FROZEN, frozen_ranks, named
 from distmon.core.hangs import Hang, describe, patience_s, pause_of, resetting, stands_at
+from distmon.core.leaps import end_known
 from distmon.core.measures import forming_round
 from distmon.core.reach import hosts_out_of_reach, silent_nodes, unheard
 from distmon.core.state import SessionState
@@ -22,8 +23,10 @@ def standstill(state: SessionState, generation: Generation | None) -> Verdict | 
     frozen = _frozen(state)
     if generation is None:
         return frozen
-    last = max((r.last_end or 0.0) for r in generation.ranks.values())
-    silence, hang = state.now - last, state.hang_watch.current
+    latest = max(generation.ranks.values(), key=lambda made: made.last_end or 0.0)
+    last, hang = latest.last_end or 0.0, state.hang_watch.current
+    # Of a clock that was set, the last step's end does not tell how long ago it was.
+    silence = state.now - last if end_known(state, latest) else 0.0
     if hang is None and silence <= HOST_GONE_S:
         return frozen
     usual = max(r.usual_step_s() for r in generation.ranks.values())

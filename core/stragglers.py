@@ -8,6 +8,7 @@ from typing import NamedTuple
 from distmon.core.arrivals import BLOCK, SKIPPED_BLOCKS, Episode
 from distmon.core.finding import REMEDIES, Pattern, Verdict, phase_words, since_start
 from distmon.core.joined import Joined, gain_of_cure, gain_without_transfer, is_bursty, joined, mean_band
+from distmon.core.leaps import end_known
 from distmon.core.measures import ALL_PHASES, RECENT, Split, split_of
 from distmon.core.once import once
 from distmon.core.places import place_of, places_of
@@ -321,8 +322,12 @@ def _beyond(percent: tuple[float, float] | None, before: float) -> tuple[float, 
 
 
 def _at(state: SessionState, generation: Generation, rank: int, step: int | None) -> float | None:
-    """When a step of a rank began, in seconds since the job's start; its last end for None; None for what is not kept."""
+    """When a step of a rank began, in seconds since the job's start; its last end for None; None for what is not kept, and where
+    its clock was set.
+    """
     made = generation.ranks[rank]
+    if not end_known(state, made):
+        return None
     if step is None:
         return None if made.last_end is None else since_start(state, made.last_end)
     for batch in made.batches:

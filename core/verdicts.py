@@ -13,6 +13,7 @@ from distmon.core.arrivals import BOUND_ON, FIRST_STEPS
 from distmon.core.finding import REMEDIES, Pattern, Verdict, phase_words, since_start
 from distmon.core.hysteresis import Thresholds, share_holds
 from distmon.core.joined import gain_without_input, gain_without_transfer, is_bursty, joined
+from distmon.core.leaps import all_steady, end_known
 from distmon.core.loss_verdicts import loss
 from distmon.core.measures import RECENT, current_generation, elapsed, recent_splits, step_split, steps_set_aside, warmup
 from distmon.core.node_verdicts import HELD, clock_skew, node_verdicts
@@ -242,9 +243,10 @@ def _beyond_steady_s(state: SessionState) -> float:
 
 
 def _window(state: SessionState, generation: Generation) -> tuple[float | None, float | None]:
-    """From and to, in seconds since the job started, of the recent steps."""
-    begin, end = once(generation, _recent_times, RECENT)
-    return since_start(state, begin), since_start(state, end)
+    """From and to, in seconds since the job started, of the recent steps; None where a clock was set before."""
+    begin, end = (since_start(state, at) for at in once(generation, _recent_times, RECENT))
+    told = all_steady(state) or all(end_known(state, made) for made in generation.ranks.values())
+    return (begin, end) if told and begin is not None and 0 <= begin else (None, None)
 
 
 def _recent_times(generation: Generation, count: int) -> tuple[float, float]:

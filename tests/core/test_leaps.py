@@ -15,12 +15,14 @@ from distmon.core.comparison import run_values
 from distmon.core.energy import energy
 from distmon.core.epoch_throughput import epoch_throughputs
 from distmon.core.fold import apply
+from distmon.core.held import FindingsHeld
 from distmon.core.leaps import MOST_LEAPS, REASON, all_leaps, note_leap
 from distmon.core.measures import elapsed, rolling_throughput, session_mean_throughput
 from distmon.core.reconcile import ENDS_BEFORE_START, run_figures, why_no_figures
 from distmon.core.state import SessionState
 from distmon.core.steps import RankSteps
 from distmon.core.synthetic import Script, session
+from distmon.core.verdicts import verdicts
 from distmon.core.wall import wall_split
 from distmon.replay.report.summarise import summarise
 
@@ -192,3 +194,30 @@ def test_a_job_whose_end_is_dated_before_its_start_has_no_duration_and_says_why(
     report = summarise(state)
     assert report.duration_s is None
     assert {report.reasons[key] for key in ("duration_s", "wall_split_s", "rank_seconds")} == {ENDS_BEFORE_START}
+
+
+@pytest.mark.parametrize("setting", [every(-50), every(-3_600), one(-3_600)])
+def test_no_finding_lasts_over_a_leap(setting: Setting) -> None:
+    """Steps go on all the time; ticks are of the viewer's clock, which was not set."""
+    state, held = SessionState(), FindingsHeld()
+    for event in session(Script(seconds=120, slow_rank=2, delay_s=0.03)):
+        if isinstance(event, (ev.NodeSampled, ev.StepsRecorded)):
+            event = moved(event, setting(event.at - SCRIPT.start, event.node))
+        apply(state, event)
+        held.look(state)
+    report = summarise(state, held=held)
+    assert "straggler" in [found.kind for found in report.verdicts]
+    assert "stall" not in {found.verdict.kind for found in held.found.values()}
+    assert all(found.from_s is None or 0 <= found.from_s <= (found.to_s or 0.0) for found in report.verdicts)
+
+
+def test_of_a_clock_that_holds_a_standstill_is_told_as_before() -> None:
+    state = SessionState()
+    for event in session(SCRIPT):
+        if event.at - SCRIPT.start > 60:
+            break
+        apply(state, event)
+    last = state.now
+    for passed in range(1, 20):
+        apply(state, ev.Ticked(at=last + passed))
+    assert "stall" in [found.kind for found in verdicts(state)]
