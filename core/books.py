@@ -121,13 +121,16 @@ def _of_rank(
             absent += away
             parts["restart"] += gap - evaluated
         undone_s = undone_of(state, {generation.number: made})
-        for name, seconds in _of_steps(generation, made, undone_s).items():
-            parts[name] += seconds
+        of_steps = _of_steps(generation, made, undone_s)
+        waits = "straggler_wait" if "straggler_wait" in of_steps else "exposed_communication"
+        steady_s = math.fsum(of_steps.values()) - of_steps["warmup"]
+        kept = 1 - of_steps.get("redone", 0.0) / steady_s if steady_s > 0 else 0.0
         for span, of_ranks in waited[index].items():
-            waits = "straggler_wait" if "straggler_wait" in parts else "exposed_communication"
-            taken = min(of_ranks[number], parts[waits])
-            parts[waits] -= taken
+            taken = min(of_ranks[number] * kept, of_steps[waits])
+            of_steps[waits] -= taken
             parts[span] += taken
+        for name, seconds in of_steps.items():
+            parts[name] += seconds
         parts["initialisation"] += broadcast_between_steps_s(state, made)
         until, one_clock = made.last_end, end_known(state, made)
     spans = known.span_totals if known else {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -57,14 +58,13 @@ def rank_overalls(state: SessionState) -> list[RankOverall]:
     """Every rank that took part, in order."""
     generations = [state.generations[number] for number in sorted(state.generations)]
     skips = {g.number: steps_set_aside(g) if g.ranks else 0 for g in generations}
-    current = current_generation(state)
-    waited = waited_by_rank(state, current) if current is not None else {}
+    waited = {g.number: waited_by_rank(state, g) for g in generations if g.ranks}
     numbers = sorted(state.ranks.keys() | {number for g in generations for number in g.ranks})
-    return [_overall(state, number, generations, skips, waited.get(number, 0.0)) for number in numbers]
+    return [_overall(state, number, generations, skips, waited) for number in numbers]
 
 
 def _overall(
-    state: SessionState, number: int, generations: list[Generation], skips: dict[int, int], waited_s: float
+    state: SessionState, number: int, generations: list[Generation], skips: dict[int, int], waited: dict[int, dict[int, float]]
 ) -> RankOverall:
     taken = [g for g in generations if number in g.ranks]
     made = [(g.ranks[number], skips[g.number]) for g in taken]
@@ -82,7 +82,7 @@ def _overall(
         step_median_s=None if median_ns is None else median_ns / 1e9,
         step_median_error=None if median_ns is None else durations.relative_error,
         steady=split(steady),
-        throughput=_throughput(number, taken, skips, waited_s),
+        throughput=_throughput(number, taken, skips, waited),
         missing={
             **{phase: whole.steps - seen for phase, seen in zip(PHASES, whole.seen, strict=True)},
             "samples": whole.steps - whole.sampled_steps,
@@ -90,15 +90,20 @@ def _overall(
     )
 
 
-def _throughput(number: int, taken: list[Generation], skips: dict[int, int], waited_s: float) -> RankThroughput:
-    """Of the generations that it took part in; `waited_s` of its steps it waited for a rank that evaluates or saves alone."""
+def _throughput(
+    number: int, taken: list[Generation], skips: dict[int, int], waited: dict[int, dict[int, float]]
+) -> RankThroughput:
+    """Of the generations that it took part in; `waited`: generation -> rank -> seconds of its steps in which it waited for
+    one that evaluates or saves alone.
+    """
     if not taken:
         return RankThroughput(reason="it reported no step")
     totals = [g.ranks[number].totals for g in taken]
     if any(total.sampled_steps < NEARLY_ALL_SAMPLED * total.steps for total in totals):
         return RankThroughput(reason="the number of samples in a batch was not seen")
     samples = sum(total.samples for total in totals)
-    told = [(g.ranks[number], skips[g.number]) for g in taken if warmup(g).shape != "too_few_steps"]
+    settled = [g for g in taken if warmup(g).shape != "too_few_steps"]
+    told = [(g.ranks[number], skips[g.number]) for g in settled]
     if not told:
         return RankThroughput(samples, reason=why_no_warmup(taken[-1]))
     steady = Totals()
@@ -111,7 +116,8 @@ def _throughput(number: int, taken: list[Generation], skips: dict[int, int], wai
     else:
         usual = _median_rate(told)
         no_median = "" if usual is not None else "its batches differ in size, and single ones of so many steps are not kept"
-    trained_s = steady.duration_ns / 1e9 - waited_s
+    lasted_s, waited_s = steady.duration_ns / 1e9, math.fsum(waited[g.number].get(number, 0.0) for g in settled)
+    trained_s = lasted_s - waited_s if waited_s < lasted_s else lasted_s
     mean = steady.samples * steady.steps / (steady.sampled_steps or 1) / trained_s
     return RankThroughput(samples, mean, usual, no_median=no_median)
 

@@ -246,7 +246,7 @@ def _window(state: SessionState, generation: Generation) -> tuple[float | None, 
     """From and to, in seconds since the job started, of the recent steps; None where a clock was set before."""
     begin, end = (since_start(state, at) for at in once(generation, _recent_times, RECENT))
     told = all_steady(state) or all(end_known(state, made) for made in generation.ranks.values())
-    return (begin, end) if told and begin is not None and 0 <= begin else (None, None)
+    return (begin, end) if told and begin is not None and begin >= 0 else (None, None)
 
 
 def _recent_times(generation: Generation, count: int) -> tuple[float, float]:

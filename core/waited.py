@@ -79,15 +79,22 @@ _MOST = 4
 
 
 def waited_for_spans_s(state: SessionState, generation: Generation) -> dict[str, dict[int, float]]:
-    """Kind of span -> seconds of its steps in which each rank waited for the one whose were longest; empty of elastic jobs.
+    """Kind of span -> seconds of its steps in which each rank waited for the one whose were longest.
+
+    Empty where `waits_untold`.
 
     The longer one cuts them out of its own step, and comes so much later to the allreduce. Ranks may do so by turns. What comes
     after the last step of any rank is waited for in none, what comes before the steps that count in those that are set aside.
     It is not to be changed.
     """
-    if sum(bool(known.ranks) for known in state.generations.values()) != 1 or not generation.ranks:
+    if not generation.ranks or waits_untold(state):
         return {}
     return _found(state, generation).waited
+
+
+def waits_untold(state: SessionState) -> bool:
+    """Whether not all spans are kept one by one, and there are several generations that they may be of."""
+    return len(state.spans) == state.spans.maxlen and sum(bool(known.ranks) for known in state.generations.values()) > 1
 
 
 def _found(state: SessionState, generation: Generation) -> _Kept:
@@ -117,7 +124,12 @@ def _occasions(state: SessionState, generation: Generation) -> list[_Occasion]:
     settled = min(_settled_at(made, aside, by_rank.get(number, [])) - first_ends[number] for number, made in ranks.items())
     last = min((made.last_end or 0.0) - first_ends[number] for number, made in ranks.items())
     apart = _APART * min(made.usual_step_s() for made in ranks.values())
-    told = [(span.started - first_ends[rank], rank, span) for rank in by_rank.keys() & ranks.keys() for span in by_rank[rank]]
+    told = [
+        (span.started - first_ends[rank], rank, span)
+        for rank, made in ranks.items()
+        for span in by_rank.get(rank, ())
+        if (made.first_start or 0.0) <= span.started <= (made.last_end or 0.0)
+    ]
     occasions: list[_Occasion] = []
     for begun, number, span in sorted(told, key=itemgetter(0, 1)):
         if not occasions or begun > occasions[-1].until_s + apart:

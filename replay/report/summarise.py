@@ -22,7 +22,7 @@ from distmon.core.state import NodeState, SessionState
 from distmon.core.steps import Generation
 from distmon.core.summary import summary
 from distmon.core.verdicts import cannot_tell, verdicts
-from distmon.core.waited import mean_waited_s, steady_throughput, waited_share
+from distmon.core.waited import SPANS_WAITED_FOR, mean_waited_s, steady_throughput, waited_share, waits_untold
 from distmon.core.wall import restarts, wall_split
 from distmon.core.warmup import METHOD
 from distmon.replay.report import model
@@ -390,11 +390,18 @@ def _unknown_samples(state: SessionState) -> list[str]:
 def _waited(state: SessionState) -> list[str]:
     """That steps hold the wait for a rank that evaluates or saves alone, where that is more than how evenly all do."""
     generation = measures.current_generation(state)
-    if generation is None or not (share := waited_share(state, generation)):
+    if generation is None:
         return []
-    waited = mean_waited_s(state, generation)
+    if waits_untold(state) and any(span.span in SPANS_WAITED_FOR for span in state.spans):
+        return [
+            f"only the last {state.spans.maxlen:,} evaluations and checkpoints are kept one by one, and it trained in several "
+            "generations: where ranks wait for one that evaluates or saves alone, that is in their steps, and in the speeds"
+        ]
+    if not (share := waited_share(state, generation)):
+        return []
+    waited, of = mean_waited_s(state, generation), " in the last generation" if generation.number else ""
     return [
-        f"{waited:.2f} s of a rank's steps, {share:.0%} of them, are its wait for another that evaluates or saves alone: "
+        f"{waited:.2f} s of a rank's steps{of}, {share:.0%} of them, are its wait for another that evaluates or saves alone: "
         "the mean step holds that; the speeds, the communication, the scaling and the rank-seconds do not"
     ]
 

@@ -13,7 +13,7 @@ from distmon.core.comparison import run_values
 from distmon.core.fold import apply
 from distmon.core.intervals import Interval
 from distmon.core.measures import current_generation
-from distmon.core.overall import throughput_interval
+from distmon.core.overall import rank_overalls, throughput_interval
 from distmon.core.reconcile import run_figures
 from distmon.core.state import SessionState
 from distmon.core.steady import run_speed
@@ -85,8 +85,10 @@ def test_one_that_saves_while_another_evaluates_is_not_waited_for_besides() -> N
     assert [seconds for waited in found.values() for seconds in waited.values()] == [0.0] * 4
 
 
-def by_turns(*, whole: bool = False) -> SessionState:
-    """Two ranks of which one evaluates before steps 60, 120 and so on, by turns, or none does."""
+def by_turns(*, whole: bool = False, again_at: int = 400) -> SessionState:
+    """Two ranks of which one evaluates before steps 60, 120 and so on, by turns, or none does. Another
+    generation begins with step `again_at`.
+    """
     state, turn, begun = SessionState(), 0, 100.0
     apply(state, ev.JobStarted(at=begun - 1, job="j", command=["x"], np=2))
     apply(state, ev.RanksAssigned(at=begun - 1, generation=0, world_size=2, places=[]))
@@ -108,8 +110,8 @@ def by_turns(*, whole: bool = False) -> SessionState:
                 node="n0",
                 worker=f"w{rank}",
                 rank=rank,
-                generation=0,
-                first_step=number,
+                generation=int(number >= again_at),
+                first_step=number - again_at * (number >= again_at),
                 # The clock of the other is 40 s ahead.
                 origin=begun + own + 40 * rank,
                 start_ns=[0],
@@ -169,3 +171,31 @@ def test_what_is_shown_of_the_mean_speed_is_what_speedups_are_made_of() -> None:
     assert sum(rank.mean_samples_per_s or 0.0 for rank in report.ranks) == pytest.approx(shown, rel=0.01)
     mean = run_values(alone)["throughput mean"]
     assert (mean.estimate if isinstance(mean, Interval) else mean) == pytest.approx(shown)
+
+
+def test_each_generation_is_handled_by_itself() -> None:
+    """The same steps and evaluations, with new ranks' generation in their midst."""
+    state, waits = by_turns(again_at=210), EVALUATES_S
+    first, last = (state.generations[number] for number in (0, 1))
+    found = [waited_for_spans_s(state, generation)["evaluation"] for generation in (first, last)]
+    assert found == [pytest.approx({0: waits, 1: 2 * waits}), pytest.approx({0: 2 * waits, 1: waits})]
+    calm = by_turns(whole=True, again_at=210)
+    assert steady_throughput(state).mean == pytest.approx(steady_throughput(calm).mean, rel=0.001)
+    for one, other in zip(rank_overalls(state), rank_overalls(calm), strict=True):
+        assert one.throughput.mean == pytest.approx(other.throughput.mean, rel=0.001)
+    held, usual = books(state), books(calm)
+    assert held is not None and usual is not None
+    assert held.parts["evaluation"] == pytest.approx(2 * 6 * waits)
+    sent, usually = (sum(of.parts.get(name, 0.0) for name in ("exposed_communication", "straggler_wait")) for of in (held, usual))
+    assert sent == pytest.approx(usually, rel=0.01)
+
+
+def test_it_is_said_where_the_waits_of_several_generations_cannot_be_told() -> None:
+    state = by_turns(again_at=210)
+    assert any("in the last generation, " in note for note in summarise(state).notes)
+    state.spans.extend([state.spans[-1]] * ((state.spans.maxlen or 0) - len(state.spans)))
+    assert waited_for_spans_s(state, state.generations[1]) == {}
+    assert any("evaluations and checkpoints are kept one by one" in note for note in summarise(state).notes)
+    alone = by_turns()
+    alone.spans.extend([alone.spans[-1]] * ((alone.spans.maxlen or 0) - len(alone.spans)))
+    assert not any("evaluations and checkpoints are kept one by one" in note for note in summarise(alone).notes)
