@@ -160,10 +160,11 @@ def told_once(leaps: list[list[Leap]], since: float, until: float) -> bool:
 def leap_words(state: SessionState) -> list[str]:
     """A sentence for all hosts of ranks whose times first leapt at the same moment by as much."""
     started = state.job.started.at if state.job.started is not None else state.started or 0.0
-    by_host: dict[str, list[Leap]] = {}
+    by_host, all_hosts = dict[str, list[Leap]](), set[str]()
     for made in (made for generation in state.generations.values() for made in generation.ranks.values()):
         known, leaps = state.ranks.get(made.rank), leaps_of(state, made)
         host = known.host if known is not None and known.host else f"rank {made.rank}"
+        all_hosts.add(host)
         if len(leaps) > len(by_host.get(host, ())):
             by_host[host] = leaps
     alike: dict[tuple[int, int, int], list[str]] = {}
@@ -173,10 +174,11 @@ def leap_words(state: SessionState) -> list[str]:
     for hosts in alike.values():
         first, *others = by_host[hosts[0]]
         who = ", ".join(hosts[:_NAMED]) + (f" and {len(hosts) - _NAMED} more" if len(hosts) > _NAMED else "")
-        how = "go back" if first.by_s < 0 else "leap ahead"
+        by_s, at_s = f"{abs(first.by_s):,.1f} s", f"{max(first.before - started, 0.0):,.1f} s"
+        how = f"{'go back' if first.by_s < 0 else 'leap ahead'} by {by_s} at {at_s}"
+        if len(hosts) < len(all_hosts):
+            # Theirs were set, or what they are told by.
+            how = f"and of the others differ by {by_s} from {at_s} on"
         again = f", and leap again {len(others)} times" if len(others) > 1 else ", and leap again" if others else ""
-        said.append(
-            f"the times of {who} {how} by {abs(first.by_s):,.1f} s at {max(first.before - started, 0.0):,.1f} s{again}: "
-            "a clock was set; figures that span that are not given"
-        )
+        said.append(f"the times of {who} {how}{again}: a clock was set; figures that span that are not given")
     return said

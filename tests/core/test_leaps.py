@@ -89,11 +89,11 @@ def test_what_spans_a_leap_is_not_told_and_the_rest_is_right(setting: Setting) -
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        (one(-61), "the times of node-001 go back by 61.0 s at 60.0 s"),
+        (one(-61), "the times of node-001 and of the others differ by 61.0 s from 60.0 s on: a clock was set"),
         (every(-61), "the times of node-000, node-001 go back by 61.0 s at 60.0 s"),
-        (one(50), "the times of node-001 leap ahead by 50.0 s at 60.0 s"),
-        (lambda at, node: 86_400.0 if 40 < at <= 60 and node == "n1" else 0.0, "by 86,400.0 s at 40.0 s, and leap again"),
-        (one(-50, 0), "the times of node-001 begin 49.0 s before the job"),
+        (one(50), "the times of node-001 and of the others differ by 50.0 s from 60.0 s on"),
+        (lambda at, node: 86_400.0 if 40 < at <= 60 and node == "n1" else 0.0, "by 86,400.0 s from 40.0 s on, and leap again"),
+        (one(-50, 0), "the times of node-001 begin 49.0 s before the job: its clock and the viewer's differ"),
     ],
 )
 def test_the_report_says_in_one_line_whose_clock_was_set_and_by_how_much(setting: Setting, said: str) -> None:
@@ -221,3 +221,15 @@ def test_of_a_clock_that_holds_a_standstill_is_told_as_before() -> None:
     for passed in range(1, 20):
         apply(state, ev.Ticked(at=last + passed))
     assert "stall" in [found.kind for found in verdicts(state)]
+
+
+def test_of_a_node_whose_offset_is_estimated_anew_no_clock_is_named() -> None:
+    """Its clock may have been set, or the viewer's."""
+    state = SessionState()
+    for event in session(SCRIPT):
+        if event.at - SCRIPT.start > 60 and not state.clock_offsets:
+            apply(state, ev.ClockOffsetEstimated(at=event.at, node="n1", offset_s=-20.0, round_trip_s=0.001))
+        of_n1 = isinstance(event, (ev.StepsRecorded, ev.NodeSampled)) and event.node == "n1"
+        apply(state, replace(event, stream="n1/agent") if of_n1 else event)
+    (said,) = [note for note in summarise(state).notes if "clock" in note]
+    assert said.startswith("the times of node-001 and of the others differ by 20.0 s from 60.0 s on: a clock was set")
