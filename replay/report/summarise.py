@@ -534,7 +534,8 @@ def _leaps(state: SessionState) -> list[str]:
             host = clean(state.ranks[made.rank].host) if made.rank in state.ranks else ""
             early[host or f"rank {made.rank}"] = early_s
     behind = [
-        f"the times of {host} begin {early_s:.1f} s before the job: its clock and the viewer's differ; figures that span that are not given"
+        f"the times of {host} begin {early_s:.1f} s before the job: its clock and the viewer's differ; "
+        "figures that span that are not given"
         for host, early_s in sorted(early.items())
     ]
     return behind + [clean(said) for said in leap_words(state)]
