@@ -55,33 +55,6 @@ async def test_a_small_screen_says_who_and_what_cause(open_app: OpenApp, text_gr
         assert rows[3].startswith("   ") and rows[4].startswith("─ 4 ranks")
 
 
-async def test_header_and_rank_table_tell_the_same_step_in_every_frame(
-    open_app: OpenApp, text_grid: Grid, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also while the measures that walk over all ranks wait for their turn; the clock goes on."""
-    told = running()
-    half = len(told) // 2
-    async with open_app(told[:half], size=(120, 40)) as (app, pilot, source):
-
-        def shown() -> tuple[str, str]:
-            rows = text_grid(app)
-            (row,) = [row for row in rows if re.search(r"│ +0 +node-000 ", row)]
-            return re.findall(r"step ([\d,]+)", rows[1])[0], re.findall(r" 0 +node-000 +([\d,]+)", row)[0]
-
-        steps, elapsed = shown(), text_grid(app)[0].split()[-1]
-        assert steps[0] == steps[1]
-        source.waiting += told[half:]
-        with monkeypatch.context() as patched:
-            patched.setattr(app._budget, "due", lambda events: ())
-            app.frame()
-        await pilot.pause()
-        assert len(set(shown())) == 1 and text_grid(app)[0].split()[-1] != elapsed
-        app.frame()
-        await pilot.pause()
-        assert len(set(shown())) == 1
-        assert shown() != steps
-
-
 async def test_a_round_that_forms_is_no_training(open_app: OpenApp, text_grid: Grid) -> None:
     """Header, ranks and the sentence say the same, and no speed of the round before is shown for it."""
     events = running()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from distmon.core.measures import (
@@ -12,7 +12,6 @@ from distmon.core.measures import (
     Split,
     Throughput,
     current_generation,
-    elapsed,
     forming_round,
     phase_shares,
     progress,
@@ -76,34 +75,24 @@ COSTLY = ("ranks", "verdicts", "steps")
 
 
 def facts(state: SessionState, before: Facts | None = None, costly: Collection[str] = COSTLY, *, cut_off: bool = False) -> Facts:
-    """The measures of this moment. With `before`, the costly groups that are not asked for are taken over from it.
-
-    What else is told of the steps so far goes with the ranks: a header that is ahead of their table would contradict it.
-    """
+    """The measures of this moment. With `before`, the costly groups that are not asked for are taken over from it."""
     generation, forming = current_generation(state), forming_round(state)
     shown = generation if forming is None else state.generations[forming]
-    if before is None or "ranks" in costly:
-        ranks = {row.rank: row for row in rank_rows(state)}
-        done, trained, history = progress(state), samples(state), throughput_history(state)
-        rolling, mean = rolling_throughput(state), session_mean_throughput(state)
-    else:
-        ranks, trained, history = before.ranks, before.samples, before.history
-        done = replace(before.progress, elapsed_s=elapsed(state))
-        rolling, mean = before.rolling, before.mean
+    ranks = {row.rank: row for row in rank_rows(state)} if before is None or "ranks" in costly else before.ranks
     if before is None or "steps" in costly:
         split, shares, steady = step_split(generation), phase_shares(state), steady_throughput(state)
     else:
         split, shares, steady = before.split, before.shares, before.steady
     return Facts(
         state=state,
-        progress=done,
+        progress=progress(state),
         world_size=shown.world_size or len(shown.ranks) if shown else len(state.ranks) or None,
         generation=shown.number if shown else None,
-        rolling=rolling,
-        mean=mean,
+        rolling=rolling_throughput(state),
+        mean=session_mean_throughput(state),
         steady=steady,
-        samples=trained,
-        history=history,
+        samples=samples(state),
+        history=throughput_history(state),
         split=split,
         shares=shares,
         ranks=ranks,
