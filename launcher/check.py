@@ -37,9 +37,7 @@ class HostCheck:
     def __init__(self, plan: Plan, agent: str = "") -> None:
         """`agent` is where distmon-agent is on the hosts, if the user says so."""
         self._plan = plan
-        environment = {name: plan.environment[name] for name in _DECIDING if name in plan.environment}
-        request = {"python": plan.python, "cwd": plan.cwd, "script": plan.script, "environment": environment, "agent": agent}
-        self._inspection = Inspection(request, port=plan.ssh_port, identity_file=plan.ssh_identity_file)
+        self._inspection = _inspection_for(plan, agent)
 
     def run(self, waiting: Callable[[list[str]], None]) -> CheckResult:
         """Ask all hosts; it takes at most inspect.CHECK_LIMIT_S. `waiting` gets those that have not answered, each second."""
@@ -50,9 +48,11 @@ class HostCheck:
     def cancel(self) -> None:
         self._inspection.cancel()
 
-    def answer_of(self, host: Host) -> HostReport:
-        """What one other host says of itself; takes inspect.FACTS_LIMIT_S at most."""
-        return self._inspection.answer_of(host)
+
+def _inspection_for(plan: Plan, agent: str = "") -> Inspection:
+    environment = {name: plan.environment[name] for name in _DECIDING if name in plan.environment}
+    request = {"python": plan.python, "cwd": plan.cwd, "script": plan.script, "environment": environment, "agent": agent}
+    return Inspection(request, port=plan.ssh_port, identity_file=plan.ssh_identity_file)
 
 
 def told_of_host(name: str, plan: Plan | None = None) -> str:
@@ -61,8 +61,8 @@ def told_of_host(name: str, plan: Plan | None = None) -> str:
         return f"{name} is this machine"
     members = plan.members if plan is not None else ()
     host = next((member for member in members if member.name == name), Host(name, None))
-    asking = HostCheck(plan) if plan is not None else Inspection(_NO_JOB)
-    report = asking.answer_of(host)
+    inspection = _inspection_for(plan) if plan is not None else Inspection(_NO_JOB)
+    report = inspection.answer_of(host)
     return f"{name} is NOT reached: {report.error}" if report.facts is None else f"{name} answers: {host_line(report)}"
 
 
